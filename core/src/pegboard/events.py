@@ -1,0 +1,145 @@
+"""Everything that happens in a session, as typed records: one line each in the transcript and in the stream.
+
+Tagged msgspec structs; readers ignore tags they do not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from pegboard.call import Block, DecidedBy, Effect
+from pegboard.provider import Usage
+
+Origin = Literal[
+    "human", "peer", "coordinator", "task-notification", "scheduled", "auto-continuation", "skill", "hook",
+    "artifact-comment", "unclassified",
+]  # fmt: skip
+"""Who wrote a user-role message. Only ``human`` can answer a permission question or approve a plan."""
+
+
+class Event(msgspec.Struct, kw_only=True, tag_field="type"):
+    """Base of all records."""
+
+    time: float = 0.0
+    """Seconds since the epoch; set when the record is appended."""
+
+
+class Started(Event, tag="session"):
+    """First line of a transcript."""
+
+    format: int
+    session: str
+    cwd: str
+    version: str
+    parent: str = ""
+    """Session this one was forked from."""
+    name: str = ""
+
+
+class UserText(Event, tag="user"):
+    """Text that enters the conversation in the user role."""
+
+    content: list[Block]
+    origin: Origin = "human"
+    author: str = ""
+
+
+class Assistant(Event, tag="assistant"):
+    """One complete answer of the model, byte-true."""
+
+    content: list[Block]
+    stop_reason: str
+    model: str
+    usage: Usage
+    id: str = ""
+    broken: dict[int, str] = {}
+    """Index of each ``tool_use`` block whose input could not be parsed, with its text."""
+    cut: bool = False
+
+
+class Began(Event, tag="began"):
+    """A call's ``run`` is about to start: after a crash, such a call may have acted."""
+
+    id: str
+    tool: str
+
+
+class Result(Event, tag="result"):
+    """How one call ended."""
+
+    id: str
+    tool: str
+    outcome: str
+    text: str | list[Block]
+    is_error: bool = False
+    code: str | None = None
+    retry: str = "safe"
+    decision: DecidedBy | None = None
+    effects: list[Effect] = []
+    contacts: list[str] = []
+    attachments: list[str] = []
+    data: Any = None
+    agent: str = "main"
+    input: Any = None
+    """The input as it was run, after hooks; None when the call never got that far."""
+    seconds: float = 0.0
+
+
+class Closed(Event, tag="closed"):
+    """All calls of the last answer have a result; written when the turn's user message is made."""
+
+
+class Mode(Event, tag="mode"):
+    """The permission mode changed."""
+
+    mode: str
+    by: str
+
+
+class State(Event, tag="state"):
+    """What the owners want to remember, by owner name."""
+
+    owners: dict[str, Any]
+
+
+class Retry(Event, tag="retry"):
+    """The model request is repeated."""
+
+    attempt: int
+    max_attempts: int
+    delay: float
+    status: int | None
+    error: str
+
+
+class Settled(Event, tag="settled"):
+    """A target whose outcome was unknown is known again."""
+
+    target: str
+    happened: bool
+
+
+class Notice(Event, tag="notice"):
+    """Something the person should know; never part of the conversation."""
+
+    text: str
+    kind: str = "info"
+
+
+class Ended(Event, tag="ended"):
+    """The run is over."""
+
+    reason: str
+    turns: int
+
+
+Record = Started | UserText | Assistant | Began | Result | Closed | Mode | State | Retry | Settled | Notice | Ended
+
+
+class Delta(Event, tag="delta"):
+    """Text as it streams in; shown, never stored."""
+
+    text: str
+    kind: Literal["text", "thinking"] = "text"

@@ -1,0 +1,154 @@
+"""State with one holder: Owner, and the table of open owners.
+
+The core knows that state has owners, not which. Tools that share state share an owner's package, never each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+
+import anyio
+
+if TYPE_CHECKING:
+    from pegboard.session import Session
+
+JSON = Any
+"""Anything that JSON can carry."""
+
+
+class Scope(StrEnum):
+    """Who shares one owner object. A subagent gets fresh AGENT owners and shares the wider ones."""
+
+    AGENT = "agent"
+    SESSION = "session"
+    PROJECT = "project"
+    USER = "user"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an owner lives: the folders it may write to, and the session it belongs to."""
+
+    session: Session
+    agent: str
+    """Id of the agent; ``main`` for the first."""
+    session_dir: Path
+    """``<user dir>/projects/<project key>/<session id>``; may not exist yet."""
+    project_dir: Path
+    """The project's ``.peg`` folder; may not exist."""
+    user_dir: Path
+    """``~/.peg`` or ``PEG_HOME``."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point to which an owner can go back. ``value`` is the owner's own business, and must be JSON."""
+
+    value: JSON
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something that a rewind did not restore, and why."""
+
+    target: str
+    reason: str
+
+
+class Owner:
+    """State with one holder. Opened on first use, closed with its scope."""
+
+    scope: ClassVar[Scope] = Scope.SESSION
+
+    @classmethod
+    async def open(cls, place: Place) -> Self:
+        """Make the owner. Called once for each scope."""
+        return cls()
+
+    async def close(self) -> None:
+        """Release processes, handles and locks."""
+
+    def remember(self) -> JSON | None:
+        """State for the transcript; None = nothing to resume."""
+        return None
+
+    def recall(self, saved: JSON) -> None:
+        """Take back what `remember` gave. Called before first use, in a resumed session."""
+
+    async def mark(self) -> Mark | None:
+        """A point to return to. None = cannot be rewound, and rewind says so."""
+        return None
+
+    async def rewind(self, mark: Mark) -> list[Kept]:
+        """Go back to the mark; return what could not be restored."""
+        return []
+
+
+O = TypeVar("O", bound=Owner)
+
+
+def owner_name(owner: type[Owner]) -> str:
+    """Stable name of an owner type in transcripts: ``module:Class``."""
+    return f"{owner.__module__}:{owner.__qualname__}"
+
+
+class Owners:
+    """The open owners of one session, by type and agent. One object for each scope, made on demand."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[type[Owner], str], Owner] = {}
+        self._locks: dict[tuple[type[Owner], str], anyio.Lock] = {}
+        self._saved: dict[str, JSON] = {}
+
+    async def get(self, owner: type[O], place: Place) -> O:
+        """The owner of this type in the scope of ``place``; opened, and told its saved state, on first use."""
+        key = (owner, place.agent if owner.scope is Scope.AGENT else "")
+        found = self._open.get(key)
+        if found is None:
+            async with self._locks.setdefault(key, anyio.Lock()):
+                found = self._open.get(key)
+                if found is None:
+                    found = await owner.open(place)
+                    saved = self._saved.get(_saved_key(owner, key[1]))
+                    if saved is not None:
+                        found.recall(saved)
+                    self._open[key] = found
+        return cast(O, found)
+
+    def restore(self, saved: dict[str, JSON]) -> None:
+        """Keep the saved states of a resumed session until their owners are asked for."""
+        self._saved.update(saved)
+
+    def remember(self) -> dict[str, JSON]:
+        """Saved state of every owner that has any, by stable name; includes what was restored but never opened."""
+        states = dict(self._saved)
+        for (owner, agent), held in self._open.items():
+            state = held.remember()
+            if state is not None:
+                states[_saved_key(owner, agent)] = state
+        return states
+
+    def __iter__(self) -> Iterator[tuple[type[Owner], str, Owner]]:
+        for (owner, agent), held in list(self._open.items()):
+            yield owner, agent, held
+
+    async def close(self, agent: str | None = None) -> None:
+        """Close the owners of one agent, or all, newest first. One that fails does not stop the others."""
+        failures: list[Exception] = []
+        for key in reversed(list(self._open)):
+            if agent is None or key[1] == agent:
+                held = self._open.pop(key)
+                try:
+                    await held.close()
+                except Exception as error:
+                    failures.append(error)
+        if failures:
+            raise ExceptionGroup("owners failed to close", failures)
+
+
+def _saved_key(owner: type[Owner], agent: str) -> str:
+    return f"{owner_name(owner)}@{agent}" if agent else owner_name(owner)
