@@ -13,6 +13,7 @@ claim success nor innocence.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -123,12 +124,20 @@ class Ledger:
 
     @contextmanager
     def effect(self, kind: EffectKind | str, target: str, detail: str = "") -> Iterator[Effect]:
-        """Open an effect right before the first irreversible step; leaving normally closes it as done."""
+        """Open an effect right before the first irreversible step; leaving normally closes it as done.
+
+        Both ends raise the audit event ``pegboard.effect`` (kind, target, begun or left), so that an audit hook can lay
+        what the interpreter did beside what the tool declared.
+        """
         entry = Effect(kind=EffectKind(kind), target=target, detail=detail)
         self.effects.append(entry)
-        yield entry
-        if entry.state is EffectState.OPEN:
-            entry.state = EffectState.DONE
+        sys.audit("pegboard.effect", entry.kind.value, target, "begun")
+        try:
+            yield entry
+            if entry.state is EffectState.OPEN:
+                entry.state = EffectState.DONE
+        finally:
+            sys.audit("pegboard.effect", entry.kind.value, target, "left")
 
     def standing(self) -> list[Effect]:
         """Effects that happened or may have happened."""

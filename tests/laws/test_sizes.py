@@ -1,0 +1,47 @@
+"""Small on purpose: the core within 5,000 lines, a file within 400, a plug-in within what its tool needs."""
+
+from __future__ import annotations
+
+import statistics
+import tomllib
+from pathlib import Path
+
+CORE_LINES = 5_000
+FILE_LINES = 400
+TOOL_MEDIAN = 350
+
+EXCEPTIONS = tomllib.loads((Path(__file__).parent / "sizes.toml").read_text("utf-8"))["files"]
+"""Path -> ``{lines, reason}``: a file that may be longer, up to that many lines."""
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text("utf-8").splitlines())
+
+
+def test_core_stays_small(repository):
+    core = repository.distributions[0]
+    apart = ("cli", "testing")
+    total = sum(lines(path) for path in core.files() if path.relative_to(core.source).parts[0] not in apart)
+    assert total <= CORE_LINES, f"the core without cli and testing has {total} lines"
+
+
+def test_files_stay_small(repository):
+    paths = [path for distribution in repository.distributions for path in distribution.files()] + repository.tests()
+    long = [
+        f"{repository.shown(path)}: {lines(path)} lines"
+        for path in paths
+        if lines(path) > EXCEPTIONS.get(repository.shown(path), {"lines": FILE_LINES})["lines"]
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_exceptions_have_a_reason_and_a_need(repository):
+    for name, entry in EXCEPTIONS.items():
+        path = repository.root / name
+        assert entry["reason"].strip(), f"{name} has no reason"
+        assert path.exists() and lines(path) > FILE_LINES, f"{name} needs no exception any more"
+
+
+def test_a_tool_is_a_few_pages(repository):
+    totals = [sum(map(lines, found.files())) for found in repository.distributions if found.kind == "tool"]
+    assert not totals or statistics.median(totals) <= TOOL_MEDIAN, f"lines of each tool: {sorted(totals)}"
