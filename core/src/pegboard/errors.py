@@ -36,7 +36,7 @@ class Code(StrEnum):
 
     INVALID_INPUT = "invalid_input", "The input breaks the tool's schema or one of its limits."
     UNKNOWN_TOOL = "unknown_tool", "No tool of this name is available here."
-    DENIED_BY_RULE = "denied_by_rule", "A deny rule, or an ask rule with nobody to ask, covers the call."
+    DENIED_BY_RULE = "denied_by_rule", "A deny rule covers the call."
     DENIED_BY_HOOK = "denied_by_hook", "A hook refused the call."
     DENIED_BY_USER = "denied_by_user", "The person who was asked said no."
     DENIED_BY_MODE = "denied_by_mode", "The permission mode does not let this call pass."
@@ -104,15 +104,19 @@ class Refusal(PegError):
     """A call does not go on. The only error a tool raises.
 
     ``text`` says what happened and on what; ``hint`` says what to do next. ``decision`` is set only where a
-    rule, a hook, a mode or a person stood behind the refusal.
+    rule, a hook, a mode or a person stood behind the refusal. ``known`` is the first line of the result where
+    something may have happened, in the tool's own words (``Exit code 3``); without it the ledger is put in words.
     """
 
-    def __init__(self, code: Code, text: str, *, hint: str = "", decision: DecidedBy | None = None) -> None:
+    def __init__(
+        self, code: Code, text: str, *, hint: str = "", decision: DecidedBy | None = None, known: str = ""
+    ) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
         self.hint = hint
         self.decision = decision
+        self.known = known
 
     def shown(self) -> str:
         """The whole message for the model: what happened, then what to do next."""

@@ -33,6 +33,8 @@ class Question:
     decision: Decision
     lines: list[str]
     """What would happen, one line each, invisible characters escaped."""
+    rules: list[str] = field(default_factory=list)
+    """The allow rules that "for this session" would add."""
     always: list[str] = field(default_factory=list)
     """The rules that "always" would save, whole; empty = not offered."""
 

@@ -21,7 +21,7 @@ class Input(BaseModel):
 class Output(BaseModel):
     """Base of every tool output. Fields are named as the published schema names them."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, revalidate_instances="always")
 
 
 def _absolute(value: str, info: ValidationInfo) -> str:

@@ -64,6 +64,9 @@ class Owner:
 
     scope: ClassVar[Scope] = Scope.SESSION
 
+    dirty: bool = False
+    """Set by the owner when `remember` would give something new; cleared when it was asked."""
+
     @classmethod
     async def open(cls, place: Place) -> Self:
         """Make the owner. Called once for each scope."""
@@ -73,11 +76,14 @@ class Owner:
         """Release processes, handles and locks."""
 
     def remember(self) -> JSON | None:
-        """State for the transcript; None = nothing to resume."""
+        """What changed since the last call, for the transcript; None = nothing new.
+
+        Pieces, not the whole: the cost of a turn must not grow with the session. Only asked for while `dirty` is set.
+        """
         return None
 
     def recall(self, saved: JSON) -> None:
-        """Take back what `remember` gave. Called before first use, in a resumed session."""
+        """Take back one piece that `remember` gave. In a resumed session called for each, oldest first, before use."""
 
     async def mark(self) -> Mark | None:
         """A point to return to. None = cannot be rewound, and rewind says so."""
@@ -102,7 +108,7 @@ class Owners:
     def __init__(self) -> None:
         self._open: dict[tuple[type[Owner], str], Owner] = {}
         self._locks: dict[tuple[type[Owner], str], anyio.Lock] = {}
-        self._saved: dict[str, JSON] = {}
+        self._saved: dict[str, list[JSON]] = {}
 
     async def get(self, owner: type[O], place: Place) -> O:
         """The owner of this type in the scope of ``place``; opened, and told its saved state, on first use."""
@@ -113,24 +119,26 @@ class Owners:
                 found = self._open.get(key)
                 if found is None:
                     found = await owner.open(place)
-                    saved = self._saved.get(_saved_key(owner, key[1]))
-                    if saved is not None:
-                        found.recall(saved)
+                    for piece in self._saved.pop(_saved_key(owner, key[1]), ()):
+                        found.recall(piece)
                     self._open[key] = found
         return cast(O, found)
 
     def restore(self, saved: dict[str, JSON]) -> None:
-        """Keep the saved states of a resumed session until their owners are asked for."""
-        self._saved.update(saved)
+        """Keep the pieces of one `State` record of a resumed session until their owners are asked for."""
+        for name, piece in saved.items():
+            self._saved.setdefault(name, []).append(piece)
 
-    def remember(self) -> dict[str, JSON]:
-        """Saved state of every owner that has any, by stable name; includes what was restored but never opened."""
-        states = dict(self._saved)
+    def changes(self) -> dict[str, JSON]:
+        """What the owners want to remember since the last call, by stable name."""
+        changed: dict[str, JSON] = {}
         for (owner, agent), held in self._open.items():
-            state = held.remember()
-            if state is not None:
-                states[_saved_key(owner, agent)] = state
-        return states
+            if held.dirty:
+                held.dirty = False
+                piece = held.remember()
+                if piece is not None:
+                    changed[_saved_key(owner, agent)] = piece
+        return changed
 
     def __iter__(self) -> Iterator[tuple[type[Owner], str, Owner]]:
         for (owner, agent), held in list(self._open.items()):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pegboard.policy import Snapshot
     from pegboard.process import Process
+    from pegboard.sandbox import Sandbox
     from pegboard.session import Session
     from pegboard.state import Owner
 
@@ -116,6 +117,8 @@ class Context:
         self.tool = tool
         self.agent = agent
         """Id of the calling agent; ``main`` for the first."""
+        self.box: Sandbox | None = None
+        """The box that processes of this call run in; set by the pipeline."""
         self.notes: list[str] = []
         self.attachments: list[str] = []
 
@@ -173,7 +176,10 @@ class Context:
         """
         from pegboard.process import Process
 
-        return await Process.start(argv, cwd=cwd or self.cwd, env=env or self._session.child_env(), stdin=stdin)
+        given = env if env is not None else self._session.child_env()
+        if self.box is not None:
+            argv, given = self.box.wrap(argv, given)
+        return await Process.start(argv, cwd=cwd or self.cwd, env=given, stdin=stdin)
 
     async def thread(self, work: Callable[..., R], *args: Any) -> R:
         """Run blocking work in a thread. On abort the call stops waiting; the work itself runs to its end."""

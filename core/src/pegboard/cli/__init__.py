@@ -1,0 +1,131 @@
+"""The command `peg`: a click group whose sub-commands are modules, imported only when they are called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+COMMANDS = {
+    "call": "Run one tool call, or a stream of them, through the whole pipeline.",
+    "doctor": "Check engines, settings, trust and plug-ins, and say what is wrong.",
+    "plugins": "List, explain, make and check plug-ins.",
+    "sessions": "List sessions, show one, and print its effect ledger.",
+    "settings": "Read, explain and change settings.",
+    "tools": "List tools, switch them on and off, and explain their state.",
+    "tour": "Watch a scripted agent repair a sample project with the real tools.",
+    "trust": "Trust this workspace, or take trust back.",
+}
+"""Sub-commands of the core: name -> one line. Each is the module of its name in this package."""
+
+
+class Lazy(click.Group):
+    """A group that imports a sub-command's module only when it runs, and asks plug-ins only for unknown names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in COMMANDS:
+            import importlib
+
+            found: click.Command = importlib.import_module(f"pegboard.cli.{name}").command
+            return found
+        return _plugin_command(name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+def _plugin_command(name: str) -> click.Command | None:
+    """A sub-command that an approved plug-in brings through `peg_commands`."""
+    from pegboard.cli.start import start
+
+    group = click.Group("peg")
+    start().registry.manager.hook.peg_commands(cli=group)
+    return group.commands.get(name)
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from pegboard import __version__
+
+        click.echo(f"pegboard {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Lazy,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("-p", "--print", "prompt", metavar="PROMPT", help="Run headless on this prompt and print the answer.")
+@click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True)
+@click.option("--model", help="Model to use, e.g. claude-sonnet-5.")
+@click.option("--permission-mode", metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions.")
+@click.option("--allow", multiple=True, metavar="RULE", help="Add an allow rule, e.g. 'Edit(src/**)'. Repeatable.")
+@click.option("--deny", multiple=True, metavar="RULE", help="Add a deny rule. Repeatable.")
+@click.option("--ask", multiple=True, metavar="RULE", help="Add an ask rule. Repeatable.")
+@click.option("--max-turns", type=click.IntRange(min=1), help="Stop after this many model turns.")
+@click.option("--max-budget-usd", type=click.FloatRange(min=0), help="Stop before spending more than this.")
+@click.option("--resume", metavar="ID", help="Go on with this session.")
+@click.option("-c", "--continue", "latest", is_flag=True, help="Go on with the latest session of this project.")
+@click.option("--trust", is_flag=True, help="Trust this workspace for this run.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting. Repeatable.")
+@click.option("--include-partial-messages", "partial", is_flag=True, help="stream-json: also print text as it streams.")
+@click.option("--verbose", is_flag=True, help="More notices on stderr.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
+@click.pass_context
+def peg(ctx: click.Context, /, **options: Any) -> None:
+    """A coding agent made of plug-ins. Every call is judged, locked, run and recorded by one pipeline.
+
+    peg -p "fix the failing test" runs it without a terminal UI; peg tour shows it on a sample project.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if options["prompt"] is None:
+        click.echo(ctx.get_help())
+        raise SystemExit(0 if len(sys.argv) == 1 else 2)
+    from pegboard.cli.run import run_headless
+
+    _leave(run_headless(**options))
+
+
+def main() -> NoReturn:
+    """Entry point of the command. Exit codes: 0 ok, 1 failed, 2 usage, 3 refused, 4 unknown, 130 and 143 signals."""
+    from pegboard.errors import PegError, PolicyError, UsageError
+
+    # A reader that closed early must end us quietly, and a child must never inherit an ignored SIGPIPE by surprise.
+    try:
+        code = peg.main(standalone_mode=False)
+        _leave(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as exit_:
+        _leave(exit_.exit_code)
+    except click.ClickException as error:
+        error.show()
+        _leave(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _leave(130)
+    except BrokenPipeError:
+        _leave(0, quiet=True)
+    except (UsageError, PolicyError) as error:
+        click.echo(f"peg: {error}", err=True)
+        _leave(2)
+    except PegError as error:
+        click.echo(f"peg: {error}", err=True)
+        _leave(1)
+    except SystemExit as exit_:
+        _leave(exit_.code if isinstance(exit_.code, int) else 1)
+
+
+def _leave(code: int, *, quiet: bool = False) -> NoReturn:
+    """Flush and go: interpreter teardown takes longer than most commands."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code if quiet or code else 0
+    os._exit(code)

@@ -1,0 +1,5 @@
+"""``python -m pegboard`` is the command `peg`."""
+
+from pegboard.cli import main
+
+main()

@@ -1,0 +1,408 @@
+"""The thirteen steps of a tool call, one function each, in the order of the specification (1.1).
+
+The pipeline decides whether a call may start and writes down how it ended. It never claims more than the ledger of
+effects shows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pegboard import shaping
+from pegboard.call import Call, DecidedBy, Ledger, Outcome, Retry, Status
+from pegboard.errors import Broken, Code, Refusal
+from pegboard.hooks import fold
+from pegboard.host import Choice
+from pegboard.tool import Access, Context, Launched
+
+if TYPE_CHECKING:
+    from pegboard.loader import Found
+    from pegboard.policy import Decision, Snapshot
+    from pegboard.session import Session
+    from pegboard.tool import Tool
+
+
+class CallEnded(Exception):
+    """A step ended the call with this outcome; the later steps up to the hooks are skipped."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.code)
+        self.outcome = outcome
+
+
+@dataclass
+class CallState:
+    """The only mutable object of a call."""
+
+    call: Call
+    session: Session
+    agent: str
+    snapshot: Snapshot
+    """The policy under which the call is judged and run."""
+    ledger: Ledger = field(default_factory=Ledger)
+    found: Found | None = None
+    tool: Tool[Any, Any] | None = None
+    ctx: Context | None = None
+    raw: dict[str, Any] = field(default_factory=dict)
+    """The input that is judged: the model's, or a hook's."""
+    input: Any = None
+    accesses: list[Access] = field(default_factory=list)
+    rewritten: bool = False
+    hook_says: str | None = None
+    began: bool = False
+    started: float = field(default_factory=time.monotonic)
+    result: Any = None
+    outcome: Outcome | None = None
+
+    @property
+    def name(self) -> str:
+        """The tool's own name, also when the call used an alias."""
+        return self.found.manifest.name if self.found else self.call.tool
+
+    def parts(self) -> tuple[Found, Tool[Any, Any], Context]:
+        """What `resolve` and `validate` have found; steps after them rely on it."""
+        assert self.found is not None and self.tool is not None and self.ctx is not None
+        return self.found, self.tool, self.ctx
+
+
+async def run_call(call: Call, session: Session, agent: str = "main") -> Outcome:
+    """Take one call through all steps. Never raises for a failing call; a cancelled one ends as ``cancelled``."""
+    state = CallState(call, session, agent, session.snapshot())
+    with session.abortable() as scope:
+        await _through(state)
+    if scope.cancelled_caught or state.outcome is None:
+        state.outcome = _failed(state, Refusal(Code.CANCELLED, _cancel_text(state)))
+    with anyio.CancelScope(shield=True):
+        await record(state)
+    return state.outcome
+
+
+async def _through(state: CallState) -> None:
+    try:
+        for step in BEFORE:
+            await step(state)
+        assert state.found is not None
+        async with state.session.locks.hold(state.accesses):
+            for step in DURING:
+                await step(state)
+    except CallEnded as ended:
+        state.outcome = ended.outcome
+    except Refusal as refusal:
+        state.outcome = _failed(state, refusal)
+    except Exception as error:
+        state.outcome = _failed(state, _crash(state, error))
+    for step in AFTER:
+        await step(state)
+
+
+async def resolve(state: CallState) -> None:
+    """1. Find the tool by its name or one of its aliases."""
+    call, session = state.call, state.session
+    state.found = session.find_tool(call.tool)
+    if state.found is None:
+        reason = session.absent(call.tool)
+        names = [found.manifest.name for found in session.tools().values()]
+        close = difflib.get_close_matches(call.tool, names, n=5, cutoff=0.5) or sorted(
+            name for name in names if name.lower() == call.tool.lower()
+        )
+        hint = f"Close names: {', '.join(close)}." if close else f"Tools here: {', '.join(sorted(names)) or 'none'}."
+        raise Refusal(Code.UNKNOWN_TOOL, reason or f"There is no tool named {call.tool!r}.", hint=hint)
+    state.ctx = Context(
+        session,
+        call_id=call.id,
+        tool=state.found.manifest.name,
+        ledger=state.ledger,
+        snapshot=state.snapshot,
+        agent=state.agent,
+    )
+    if call.incomplete:
+        raise Refusal(
+            Code.INVALID_INPUT,
+            f"The input of {call.tool} is incomplete: the answer was cut at the output limit. Nothing was run.",
+            hint="Call again in smaller parts.",
+        )
+    if isinstance(call.input, str):
+        raise Refusal(
+            Code.INVALID_INPUT,
+            f"The input of {call.tool} is not valid JSON ({len(call.input)} characters): {call.input[:400]}",
+            hint="Send the input again as one JSON object.",
+        )
+    if call.input is not None and not isinstance(call.input, dict):
+        raise Refusal(Code.INVALID_INPUT, f"The input of {call.tool} must be a JSON object.")
+    state.raw = dict(call.input or {})
+
+
+async def validate(state: CallState) -> None:
+    """2. Parse the raw input against the tool's model; safe coercions are made, unknown fields refused."""
+    found, session = state.found, state.session
+    assert found is not None
+    if state.tool is None:
+        try:
+            state.tool = session.load_tool(found)
+        except Broken as error:
+            raise Refusal(Code.NOT_AVAILABLE, f"The plug-in of {found.manifest.name} cannot be used: {error}") from None
+    places = {"cwd": str(session.cwd), "home": str(session.places.home)}
+    state.input, coerced = shaping.parse_input(state.tool.Input, state.raw, found.manifest, places)
+    state.raw = state.input.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if coerced and state.ctx is not None:
+        session.trace("coerced", state.call.id, coerced)
+
+
+async def check(state: CallState) -> None:
+    """3. The tool's own checks, which need no permission."""
+    _, tool, ctx = state.parts()
+    await tool.check(state.input, ctx)
+
+
+async def before_hooks(state: CallState) -> None:
+    """4. Hooks that speak before the call: deny > defer > ask > allow; changed input goes back to step 2 once."""
+    session = state.session
+    if not session.bus.has("peg_before_call"):
+        return
+    _, _, ctx = state.parts()
+    seen = Call(id=state.call.id, tool=state.name, input=dict(state.raw), origin=state.call.origin)
+    verdict, by = fold(await session.bus.ask("peg_before_call", call=seen, ctx=ctx))
+    if verdict.note:
+        ctx.note(verdict.note)
+    if verdict.decision in ("deny", "defer"):
+        decision = DecidedBy(by="hook", source=by, reason=verdict.reason)
+        raise Refusal(Code.DENIED_BY_HOOK, verdict.reason or f"The hook {by} refused the call.", decision=decision)
+    state.hook_says = verdict.decision
+    if verdict.input is not None and not state.rewritten:
+        state.rewritten = True
+        state.raw = dict(verdict.input)
+        await validate(state)
+        await check(state)
+
+
+async def decide(state: CallState) -> None:
+    """5. Deny rules, ask rules, floors, mode, allow rules, then the question to the person."""
+    from pegboard import policy
+
+    found, tool, _ = state.parts()
+    state.accesses = list(tool.accesses(state.input, state.parts()[2]))
+    judged = policy.resolve_accesses(state.accesses, state.snapshot)
+    decision = policy.decide(found.manifest, state.raw, judged, state.snapshot)
+    if decision.verdict == "deny":
+        raise _denied(state, decision)
+    asks = decision.verdict == "ask" and not (state.hook_says == "allow" and decision.question_only)
+    if asks or state.hook_says == "ask":
+        await _ask(state, decision)
+
+
+async def _ask(state: CallState, decision: Decision) -> None:
+    from pegboard import policy
+
+    found, _, ctx = state.parts()
+    session = state.session
+    question = session.question(state.call.id, found, state.raw, state.accesses, decision)
+    reply = None
+    if session.bus.has("peg_answer"):
+        for heard in await session.bus.ask("peg_answer", question=question, ctx=ctx):
+            if heard.value is not None:
+                reply = heard.value
+                break
+    if reply is None and session.mode != policy.Mode.DONT_ASK:
+        reply = await session.host.ask(question)
+    if reply is None:
+        raise Refusal(
+            Code.NO_USER,
+            f"{state.name} needs permission, and nobody can be asked here. {decision.decided_by.reason}".strip(),
+            hint="Work without it, or let the operator add an allow rule: " + " or ".join(question.rules or ["none"]),
+            decision=decision.decided_by,
+        )
+    if reply.choice is Choice.NO:
+        comment = f" They said: {reply.comment}" if reply.comment else ""
+        raise Refusal(
+            Code.DENIED_BY_USER,
+            f"The user did not allow this call of {state.name}.{comment}",
+            decision=DecidedBy(by="user", reason=reply.comment),
+        )
+    if reply.choice is not Choice.ONCE:
+        session.approve(question, reply)
+    fresh = session.snapshot()
+    if fresh.generation != state.snapshot.generation:
+        again = policy.decide(found.manifest, state.raw, policy.resolve_accesses(state.accesses, fresh), fresh)
+        if again.verdict == "deny":
+            raise _denied(state, again)
+
+
+def _denied(state: CallState, decision: Decision) -> Refusal:
+    codes = {
+        "mode": Code.DENIED_BY_MODE,
+        "policy": Code.DENIED_BY_POLICY,
+        "trust": Code.UNTRUSTED_SOURCE,
+    }
+    by = decision.decided_by
+    text = f"{state.name} is denied: {by.reason or by.by}"
+    if by.source:
+        text += f" ({by.source})"
+    return Refusal(codes.get(by.by, Code.DENIED_BY_RULE), text + ".", decision=by)
+
+
+async def trust(state: CallState) -> None:
+    """6. The gate again, under today's settings: a tool that was switched off meanwhile does not start."""
+    found, _, _ = state.parts()
+    refused = state.session.gate(found)
+    if refused is not None:
+        by = DecidedBy(by=refused.question, source=refused.source, reason=refused.reason)
+        code = Code.UNTRUSTED_SOURCE if refused.question in ("untrusted", "changed") else Code.DENIED_BY_POLICY
+        raise Refusal(code, f"{state.name} may not be used here: {refused.reason}", decision=by)
+
+
+async def sandbox(state: CallState) -> None:
+    """7. A box for tools that start processes. Without a required box the call does not start."""
+    found, _, ctx = state.parts()
+    if "process" in found.manifest.effects:
+        ctx.box = await state.session.box()
+
+
+async def recheck(state: CallState) -> None:
+    """8. The volatile checks again: time has passed while a hook ran, a person answered or a lock was waited for."""
+    _, tool, ctx = state.parts()
+    await tool.check(state.input, ctx)
+    await state.session.refuse_unsettled(state.parts()[0], state.accesses, tool, ctx)
+
+
+async def run(state: CallState) -> None:
+    """9. Execute. From here on the ledger decides the class of the call."""
+    found, tool, ctx = state.parts()
+    if found.manifest.effects:
+        state.session.note_began(state.call.id, state.name)
+    state.began = True
+    state.result = await tool.run(state.input, ctx)
+
+
+async def map_output(state: CallState) -> None:
+    """10. Check the result against the output model and put it in words. A failure here is ``unmapped``."""
+    _, tool, ctx = state.parts()
+    launched = isinstance(state.result, Launched)
+    try:
+        output = tool.Output.model_validate(state.result.output if launched else state.result)
+        data = shaping.dump_output(output)
+        text = tool.render(output, ctx)
+    except Exception as error:
+        state.session.broke_contract(state.name)
+        raise CallEnded(_unmapped(state, error)) from None
+    state.outcome = Outcome(
+        status=Status.LAUNCHED if launched else Status.OK,
+        retry=Retry.CHECK_FIRST if launched else Retry.SAFE,
+        text=text,
+        data=data,
+        effects=state.ledger.standing(),
+    )
+
+
+async def after_hooks(state: CallState) -> None:
+    """11. Hooks that speak after the call. They add notes; they cannot change what happened."""
+    session, outcome = state.session, state.outcome
+    if not state.began or outcome is None or not session.bus.has("peg_after_call"):
+        return
+    _, tool, ctx = state.parts()
+    seen = Call(id=state.call.id, tool=state.name, input=dict(state.raw), origin=state.call.origin)
+    for heard in await session.bus.ask("peg_after_call", call=seen, outcome=outcome, ctx=ctx):
+        if heard.error is not None:
+            ctx.note(f"The hook {heard.plugin} failed after the call ({heard.error}); the result above stands.")
+        elif heard.value is not None:
+            note = heard.value
+            if getattr(note, "output", None) is not None:
+                _replace(outcome, note.output, tool, ctx, heard.plugin)
+            if getattr(note, "text", ""):
+                ctx.note(note.text)
+            if getattr(note, "block", ""):
+                ctx.note(f"The hook {heard.plugin} objects: {note.block}")
+
+
+def _replace(outcome: Outcome, output: Any, tool: Tool[Any, Any], ctx: Context, plugin: str) -> None:
+    try:
+        checked = tool.Output.model_validate(output)
+        outcome.text, outcome.data = tool.render(checked, ctx), shaping.dump_output(checked)
+    except Exception:
+        ctx.note(f"The hook {plugin} returned an output that does not fit {ctx.tool}; it was ignored.")
+
+
+async def fit_budget(state: CallState) -> None:
+    """12. Cut what is over the tool's budget, keep the whole beside the transcript, add the notes."""
+    outcome, ctx = state.outcome, state.ctx
+    if outcome is None or ctx is None or state.found is None:
+        return
+    try:
+        outcome.text = shaping.fit(outcome.text, state.found.manifest.budget, ctx)
+    except Exception as error:
+        state.outcome = outcome = _unmapped(state, error)
+    outcome.text = shaping.add_notes(outcome.text, ctx.notes)
+    outcome.attachments = list(ctx.attachments)
+
+
+async def record(state: CallState) -> None:
+    """13. Pair and persist: one result for the call, in the transcript and for the next request."""
+    outcome = state.outcome
+    assert outcome is not None
+    await state.session.record(state, outcome)
+
+
+def _failed(state: CallState, refusal: Refusal) -> Outcome:
+    status, retry = state.ledger.failed_status() if state.began else (Status.NOT_STARTED, Retry.SAFE)
+    text = refusal.shown()
+    if status in (Status.PARTIAL, Status.UNKNOWN):
+        text = f"{refusal.known or shaping.known_effects(state.ledger, status)}\n{text}"
+    decision = refusal.decision
+    if decision is None and status is Status.NOT_STARTED and not state.began:
+        decision = DecidedBy(by="sandbox" if refusal.code is Code.SANDBOX_REFUSED else "validation")
+    return Outcome(
+        status=status,
+        retry=retry,
+        code=Code.UNKNOWN_OUTCOME if status is Status.UNKNOWN else refusal.code,
+        text=text,
+        decision=decision,
+        effects=state.ledger.standing(),
+    )
+
+
+def _unmapped(state: CallState, error: Exception) -> Outcome:
+    first = shaping.known_effects(state.ledger, Status.UNMAPPED)
+    return Outcome(
+        status=Status.UNMAPPED,
+        retry=Retry.CHECK_FIRST,
+        code=Code.MAPPING_FAILED,
+        text=f"{first}\nThe plug-in of {state.name} could not shape its result: {shaping.one_line(error)}\n"
+        "Look at the real state before anything else; do not repeat the call.",
+        effects=state.ledger.standing(),
+    )
+
+
+def _crash(state: CallState, error: Exception) -> Refusal:
+    where = state.found.where if state.found else state.call.tool
+    if isinstance(error, OSError):
+        return Refusal(Code.IO_ERROR, f"{state.name}: {shaping.one_line(error)}")
+    return Refusal(
+        Code.TOOL_CRASHED,
+        f"The plug-in {where} failed while handling {state.name}: {type(error).__name__}: {shaping.one_line(error)}",
+        hint="This is a fault of the plug-in, not of the input. Use another tool, or tell the user.",
+    )
+
+
+def _cancel_text(state: CallState) -> str:
+    return f"{state.name} was interrupted." if state.began else f"{state.name} was cancelled before it started."
+
+
+def input_digest(raw: dict[str, Any]) -> str:
+    """SHA-256 of the judged input, for records that must not carry the input itself."""
+    import hashlib
+
+    return hashlib.sha256(json.dumps(raw, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+Step = Callable[[CallState], Awaitable[None]]
+BEFORE: tuple[Step, ...] = (resolve, validate, check, before_hooks, decide, trust, sandbox)
+DURING: tuple[Step, ...] = (recheck, run, map_output)
+AFTER: tuple[Step, ...] = (after_hooks, fit_budget)
+STEPS: tuple[Step, ...] = (*BEFORE, *DURING, *AFTER, record)
+"""All thirteen, in order. ``DURING`` runs under the locks of the call's accesses."""

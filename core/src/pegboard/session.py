@@ -1,0 +1,416 @@
+"""One session: its owners, mode, directory, policy snapshot, transcript and running calls.
+
+Tools see a small Context, hooks and hosts see this. It holds what belongs together for as long as a conversation,
+an MCP connection or a `peg call` pipe lives, and nothing that a tool owns.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from pegboard import batch, events, pipeline
+from pegboard.call import Call, EffectKind, EffectState, Outcome, Status
+from pegboard.errors import Code, Refusal, Refused, Stop
+from pegboard.hooks import Bus
+from pegboard.host import Choice, Host, Question, Reply
+from pegboard.state import Owners, Place
+from pegboard.tool import Access, Concurrency, Context
+
+if TYPE_CHECKING:
+    import pluggy
+
+    from pegboard.loader import Found, Registry
+    from pegboard.pipeline import CallState
+    from pegboard.places import Places
+    from pegboard.policy import Decision, Mode, Rule, Snapshot
+    from pegboard.provider import ToolSpec
+    from pegboard.sandbox import Sandbox
+    from pegboard.settings import Settings
+    from pegboard.tool import Tool
+    from pegboard.transcript import Transcript
+
+BROKEN_CONTRACT = 3
+"""[C] A tool that breaks its output schema this often in a session is switched off for its rest."""
+
+
+@dataclass
+class Session:
+    """State of one conversation. Made by `Session.create`; used as an async context manager."""
+
+    places: Places
+    settings: Settings
+    registry: Registry
+    host: Host
+    mode: Mode
+    id: str
+    cwd: Path
+    trusted: bool
+    transcript: Transcript | None = None
+    directories: tuple[Path, ...] = ()
+    """Working directories beside the project root."""
+    owners: Owners = field(default_factory=Owners)
+    locks: batch.Locks = field(default_factory=batch.Locks)
+    loaded: set[str] = field(default_factory=set)
+    """Deferred tools whose schema is in the request."""
+    unsettled: dict[str, str] = field(default_factory=dict)
+    """Target of every remote effect whose end is not known -> the tool that began it."""
+    aborted: Stop | None = None
+    calls_run: int = 0
+    _rules: list[Rule] = field(default_factory=list)
+    _rules_version: int = 0
+    _snapshot: tuple[tuple[Any, ...], Snapshot] | None = None
+    _scopes: set[anyio.CancelScope] = field(default_factory=set)
+    _extra: dict[str, Found] | None = None
+    _tools: dict[str, Tool[Any, Any]] = field(default_factory=dict)
+    _breaks: dict[str, int] = field(default_factory=dict)
+    _specs: tuple[Any, list[ToolSpec]] | None = None
+    _env: dict[str, str] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        places: Places,
+        settings: Settings,
+        registry: Registry,
+        *,
+        host: Host | None = None,
+        mode: Mode | None = None,
+        trusted: bool = False,
+        transcript: Transcript | None = None,
+        session_id: str | None = None,
+        cwd: Path | None = None,
+    ) -> Session:
+        """Make a session; nothing is opened, started or written yet."""
+        from pegboard.policy import Mode
+
+        return cls(
+            places=places,
+            settings=settings,
+            registry=registry,
+            host=host or Host(),
+            mode=mode or Mode.parse(str(settings.value("permissions.mode"))),
+            id=session_id or (transcript.session if transcript is not None else str(uuid.uuid4())),
+            cwd=cwd or places.cwd,
+            trusted=trusted,
+            transcript=transcript,
+            directories=tuple(Path(item) for item in settings.value("permissions.directories")),
+        )
+
+    # -- what the core is made of ------------------------------------------------------------------------------
+
+    @property
+    def manager(self) -> pluggy.PluginManager:
+        """The plug-in manager: what passed the gate is registered here."""
+        return self.registry.manager
+
+    @property
+    def bus(self) -> Bus:
+        """Awaits the async hooks."""
+        return Bus(self.manager)
+
+    @property
+    def directory(self) -> Path:
+        """Where this session keeps its data; made when something is first written."""
+        return self.transcript.path.parent if self.transcript is not None else self.places.sessions_dir / self.id
+
+    def place(self, agent: str) -> Place:
+        """The place that owners of this agent are opened in."""
+        return Place(self, agent, self.directory, self.places.project_dir, self.places.user_dir)
+
+    def child_env(self) -> dict[str, str]:
+        """Environment of child processes: no provider keys, nothing named like a credential."""
+        if self._env is None:
+            from pegboard.process import child_environment
+
+            self._env = child_environment(os.environ)
+        return dict(self._env)
+
+    def store_output(self, name: str, data: str | bytes) -> Path:
+        """Keep output under ``tool-output/`` of the session, readable by its owner only."""
+        folder = self.directory / "tool-output"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = folder / "".join(char if char.isalnum() or char in "._-" else "_" for char in name)[-120:]
+        raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(handle, "wb") as file:
+            file.write(raw)
+        return path
+
+    # -- tools -------------------------------------------------------------------------------------------------
+
+    def tools(self) -> dict[str, Found]:
+        """Every tool that may be called here, by name: installed ones and those of `peg_tools`."""
+        if self._extra is None:
+            from pegboard.loader import Found
+
+            self._extra = {}
+            for given in self.manager.hook.peg_tools(session=self):
+                for tool in given:
+                    found = Found.of_instance(tool)
+                    self._extra.setdefault(found.manifest.name, found)
+        found = {**self._extra, **self.registry.tools()}
+        broken = [name for name, times in self._breaks.items() if times >= BROKEN_CONTRACT]
+        return {name: item for name, item in found.items() if name not in broken} if broken else found
+
+    def find_tool(self, name: str) -> Found | None:
+        """The tool of this name or alias, or None."""
+        tools = self.tools()
+        if name in tools:
+            return tools[name]
+        return next((found for found in tools.values() if name in found.manifest.aliases), None)
+
+    def absent(self, name: str) -> str:
+        """Why a tool of this name is not here, when it is known but off; empty for an unknown one."""
+        if self._breaks.get(name, 0) >= BROKEN_CONTRACT:
+            return f"{name} broke its own output schema {BROKEN_CONTRACT} times and is off for this session."
+        return self.registry.absent(name)
+
+    def load_tool(self, found: Found) -> Tool[Any, Any]:
+        """The tool object, imported at its first call. Raises `Broken`."""
+        name = found.manifest.name
+        if name not in self._tools:
+            self._tools[name] = found.instance or self.registry.load_tool(name)
+        return self._tools[name]
+
+    def gate(self, found: Found) -> Refused | None:
+        """The gate's answer for this tool under the settings of now; None = may be used."""
+        return None if found.instance is not None else self.registry.recheck(found)
+
+    def tool_specs(self) -> list[ToolSpec]:
+        """Tools as a request carries them: sorted by name, without those that a bare deny rule removes."""
+        from pegboard.provider import ToolSpec
+
+        snapshot = self.snapshot()
+        key = (snapshot.generation, frozenset(self.loaded), len(self._breaks))
+        if self._specs is None or self._specs[0] != key:
+            specs = [
+                ToolSpec(name, schema.description, schema.input)
+                for name, found in sorted(self.tools().items())
+                if (found.manifest.load == "core" or name in self.loaded) and not snapshot.bare_denied(name)
+                for schema in (found.schema or self.registry.schema(name),)
+            ]
+            self._specs = (key, specs)
+        return self._specs[1]
+
+    def broke_contract(self, name: str) -> None:
+        """Count a result that did not fit the tool's own output model."""
+        self._breaks[name] = self._breaks.get(name, 0) + 1
+
+    # -- policy ------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """The policy of this moment, frozen. Settings files that changed on disk are read again first."""
+        from pegboard import policy
+
+        self.settings.refresh()
+        key = (self.settings.generation, self._rules_version, self.mode, self.cwd, self.trusted)
+        if self._snapshot is None or self._snapshot[0] != key:
+            self._snapshot = (key, policy.snapshot_of(self))
+        return self._snapshot[1]
+
+    @property
+    def session_rules(self) -> list[Rule]:
+        """Rules given by answers of this session."""
+        return self._rules
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The working directories: the start directory, the project root when it holds it, and added ones."""
+        return (self.places.cwd, *self.directories)
+
+    def set_mode(self, mode: Mode, by: str) -> None:
+        """Change the permission mode; written to the transcript with who did it."""
+        self.mode = mode
+        self._append(events.Mode(mode=mode.value, by=by))
+
+    def question(
+        self, call_id: str, found: Found, raw: dict[str, Any], accesses: Sequence[Access], decision: Decision
+    ) -> Question:
+        """The question to put for a call, with the rules that a wider answer would add."""
+        from pegboard import policy
+
+        lines = [policy.visible(f"{item.kind} {item.target}") for item in accesses] or [found.manifest.name]
+        rules, always = policy.suggest(found.manifest, accesses, decision, self.snapshot())
+        return Question(call_id, found.manifest.name, raw, decision, lines, rules, always)
+
+    def approve(self, question: Question, reply: Reply) -> None:
+        """Keep a "for this session" or "always" answer as rules."""
+        from pegboard.policy import parse_rule
+
+        for text in question.rules:
+            self._rules.append(parse_rule(text, effect="allow", scope="session", source="your answer", line=0))
+        self._rules_version += 1
+        if reply.choice is Choice.ALWAYS and question.always:
+            from pegboard.settings import add_rules
+
+            add_rules(self.places, "allow", question.always)
+
+    async def box(self) -> Sandbox | None:
+        """A box for processes. Raises `Refusal` (sandbox_refused) when a required one is missing."""
+        from pegboard.sandbox import Need
+
+        required = bool(self.settings.value("sandbox.required"))
+        need = Need(self.cwd, (*self.roots,), (), (), required)
+        box: Sandbox | None = self.manager.hook.peg_sandbox(need=need)
+        if box is None and required:
+            raise Refusal(
+                Code.SANDBOX_REFUSED,
+                "A sandbox is required here (sandbox.required), and none can be set up. Nothing was started.",
+                hint="The operator can install one; see: peg doctor.",
+            )
+        return box
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    async def run_calls(self, calls: Sequence[Call], agent: str = "main") -> list[Outcome]:
+        """Run the calls of one message; one outcome for each, in call order. Never raises for a failing call."""
+        outcomes: dict[int, Outcome] = {}
+        limit = anyio.CapacityLimiter(batch.TOGETHER)
+
+        async def one(index: int, call: Call) -> None:
+            async with limit:
+                outcomes[index] = await pipeline.run_call(call, self, agent)
+
+        for group in batch.plan(list(enumerate(calls)), lambda item: self._concurrency(item[1])):
+            if len(group) == 1:
+                await one(*group[0])
+                continue
+            async with anyio.create_task_group() as tasks:
+                for index, call in group:
+                    tasks.start_soon(one, index, call)
+        return [outcomes[index] for index in range(len(calls))]
+
+    def _concurrency(self, call: Call) -> Concurrency:
+        found = self.find_tool(call.tool)
+        return Concurrency(found.manifest.concurrency) if found else Concurrency.READ
+
+    @contextmanager
+    def abortable(self) -> Iterator[anyio.CancelScope]:
+        """A cancel scope that `abort` cancels; cancelled from the start in an aborted session."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            if self.aborted is not None:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                self._scopes.discard(scope)
+
+    def abort(self, reason: Stop = Stop.INTERRUPTED) -> None:
+        """Stop all running calls and refuse new ones; each still gets its outcome."""
+        self.aborted = self.aborted or reason
+        for scope in list(self._scopes):
+            scope.cancel()
+
+    def resume(self) -> None:
+        """Accept calls again after an abort, for the next prompt of the same session."""
+        self.aborted = None
+
+    async def refuse_unsettled(
+        self, found: Found, accesses: Sequence[Access], tool: Tool[Any, Any], ctx: Context
+    ) -> None:
+        """Refuse to act on a target whose last remote effect may have happened; ask the tool's ``settle`` first."""
+        if not self.unsettled or found.manifest.concurrency == "read":
+            return
+        for access in accesses:
+            if access.target not in self.unsettled:
+                continue
+            settle = getattr(tool, "settle", None)
+            happened = await settle(access.target, ctx) if settle is not None else None
+            if happened is None:
+                raise Refusal(
+                    Code.UNKNOWN_OUTCOME,
+                    f"An earlier call of {self.unsettled[access.target]} may have changed {access.target}; "
+                    "whether it did is not known, so it is not repeated blindly.",
+                    hint="Read the remote object first, or ask the user.",
+                )
+            del self.unsettled[access.target]
+            self._append(events.Settled(target=access.target, happened=happened))
+
+    def note_began(self, call_id: str, tool: str) -> None:
+        """Write that a call is about to act, so that a crash from here on is known to have possible effects."""
+        self._append(events.Began(id=call_id, tool=tool))
+
+    async def record(self, state: CallState, outcome: Outcome) -> None:
+        """Write the result of a call and what the owners want to remember; tell the host and the event hooks."""
+        self.calls_run += 1
+        for effect in state.ledger.effects:
+            if (
+                outcome.status is Status.UNKNOWN
+                and effect.kind is EffectKind.REMOTE
+                and effect.state is EffectState.OPEN
+            ):
+                self.unsettled[effect.target] = state.name
+        event = events.Result(
+            id=state.call.id,
+            tool=state.name,
+            outcome=outcome.status.value,
+            text=outcome.text,
+            is_error=outcome.is_error,
+            code=outcome.code.value if outcome.code else None,
+            retry=outcome.retry.value,
+            decision=outcome.decision,
+            effects=outcome.effects,
+            contacts=state.ledger.contacts,
+            attachments=outcome.attachments,
+            data=None,
+            agent=state.agent,
+            input=state.raw or None,
+            seconds=time.monotonic() - state.started,
+        )
+        self._append(event)
+        self.save_state()
+        await self.tell(event)
+
+    def save_state(self) -> None:
+        """Append what the owners want to remember, if it changed since the last time."""
+        if self.transcript is None:
+            return
+        changed = self.owners.changes()
+        if changed:
+            self._append(events.State(owners=changed))
+
+    async def tell(self, event: events.Event) -> None:
+        """Show an event to the host and to the plug-ins that listen."""
+        await self.host.show(event)
+        if self.bus.has("peg_event"):
+            await self.bus.ask("peg_event", event=event, session=self)
+
+    async def progress(self, call_id: str, tool: str, text: str) -> None:
+        """Progress of a running call, for the host alone."""
+        await self.host.progress(call_id, tool, text)
+
+    def trace(self, kind: str, call_id: str, detail: Any) -> None:
+        """Keep a detail that only `peg sessions show` needs."""
+        self._append(events.Notice(text=f"{call_id}: {detail}", kind=kind))
+
+    def _append(self, event: events.Event) -> None:
+        if self.transcript is not None:
+            self.transcript.append(event)
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    async def close(self, reason: str = "end") -> None:
+        """End the session: hooks hear it, state is written, owners are closed, the transcript is released."""
+        with anyio.CancelScope(shield=True):
+            if self.bus.has("peg_session_end"):
+                await self.bus.ask("peg_session_end", session=self, reason=reason)
+            self.save_state()
+            await self.owners.close()
+            if self.transcript is not None:
+                self.transcript.close()
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
