@@ -64,6 +64,8 @@ class Began(Event, tag="began"):
 
     id: str
     tool: str
+    kinds: list[str] = []
+    """Kinds of effects that the tool may have, from its manifest."""
 
 
 class Result(Event, tag="result"):
@@ -89,6 +91,14 @@ class Result(Event, tag="result"):
 
 class Closed(Event, tag="closed"):
     """All calls of the last answer have a result; written when the turn's user message is made."""
+
+
+class Removed(Event, tag="removed"):
+    """A block that the model service refuses is left out from now on; the record that holds it stays."""
+
+    digest: str
+    note: str
+    """What the model reads in its place."""
 
 
 class Mode(Event, tag="mode"):
@@ -135,7 +145,9 @@ class Ended(Event, tag="ended"):
     turns: int
 
 
-Record = Started | UserText | Assistant | Began | Result | Closed | Mode | State | Retry | Settled | Notice | Ended
+Record = (
+    Started | UserText | Assistant | Began | Result | Closed | Removed | Mode | State | Retry | Settled | Notice | Ended
+)
 
 
 class Delta(Event, tag="delta"):
