@@ -155,3 +155,5 @@ class Delta(Event, tag="delta"):
 
     text: str
     kind: Literal["text", "thinking"] = "text"
+    index: int = 0
+    """Which content block of the answer it belongs to."""

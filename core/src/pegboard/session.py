@@ -65,6 +65,8 @@ class Session:
     """Target of every remote effect whose end is not known -> the tool that began it."""
     aborted: Stop | None = None
     calls_run: int = 0
+    posts: dict[str, list[events.UserText]] = field(default_factory=dict)
+    """Texts that wait for an agent's next user message, by agent."""
     _rules: list[Rule] = field(default_factory=list)
     _rules_version: int = 0
     _snapshot: tuple[tuple[Any, ...], Snapshot] | None = None
@@ -314,6 +316,14 @@ class Session:
     def resume(self) -> None:
         """Accept calls again after an abort, for the next prompt of the same session."""
         self.aborted = None
+
+    def post(self, text: events.UserText, agent: str = "main") -> None:
+        """Put a text behind the results of the batch that an agent is in."""
+        self.posts.setdefault(agent, []).append(text)
+
+    def take_posts(self, agent: str = "main") -> list[events.UserText]:
+        """The texts that wait for this agent; they wait no longer."""
+        return self.posts.pop(agent, [])
 
     async def refuse_unsettled(
         self, found: Found, accesses: Sequence[Access], tool: Tool[Any, Any], ctx: Context

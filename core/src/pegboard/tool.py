@@ -19,6 +19,7 @@ from pegboard.errors import Code, Refusal
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from pegboard.events import Origin
     from pegboard.policy import Snapshot
     from pegboard.process import Process
     from pegboard.sandbox import Sandbox
@@ -159,6 +160,12 @@ class Context:
     def note(self, text: str) -> None:
         """Add a notice below the result that the model reads."""
         self.notes.append(text)
+
+    def say(self, text: str, *, author: str, origin: Origin = "skill") -> None:
+        """Put a text of its own behind all results of the batch, framed with its author; never human speech."""
+        from pegboard.events import UserText
+
+        self._session.post(UserText(content=[{"type": "text", "text": text}], author=author, origin=origin), self.agent)
 
     def attach(self, name: str, data: str | bytes) -> Path:
         """Keep output beside the transcript (``tool-output/``) and list its path in the outcome."""

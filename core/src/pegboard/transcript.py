@@ -278,6 +278,8 @@ class Turn:
     def __init__(self, transcript: Transcript, history: History, answer: events.Assistant) -> None:
         self._transcript = transcript
         self._history = history
+        self.answer = answer
+        """The answer as it was written, with ids that are unique in the session."""
         self.closed = False
         self.calls: list[Call] = [
             Call(
@@ -296,25 +298,25 @@ class Turn:
         """Ids of the calls without a result."""
         return [slot.id for slot in self._slots()]
 
-    def fill(self, call_id: str, outcome: Outcome) -> None:
+    def fill(self, call_id: str, outcome: Outcome) -> events.Result:
         """Write the result of one call. Raises ValueError for a foreign id and for a second result."""
         slot = next((slot for slot in self._slots() if slot.id == call_id), None)
         if slot is None:
             raise ValueError(f"{call_id} is not an open call of this turn")
-        self._transcript.append(
-            events.Result(
-                id=call_id,
-                tool=slot.tool,
-                outcome=outcome.status.value,
-                text=outcome.text,
-                is_error=outcome.is_error,
-                code=outcome.code.value if outcome.code else None,
-                retry=outcome.retry.value,
-                decision=outcome.decision,
-                effects=outcome.effects,
-                attachments=outcome.attachments,
-            )
+        record = events.Result(
+            id=call_id,
+            tool=slot.tool,
+            outcome=outcome.status.value,
+            text=outcome.text,
+            is_error=outcome.is_error,
+            code=outcome.code.value if outcome.code else None,
+            retry=outcome.retry.value,
+            decision=outcome.decision,
+            effects=outcome.effects,
+            attachments=outcome.attachments,
         )
+        self._transcript.append(record)
+        return record
 
     def close(self, texts: Iterable[events.UserText] = ()) -> None:
         """End the turn: empty slots get a tombstone, ``texts`` come after all results in the same message."""
