@@ -1,0 +1,177 @@
+"""Changing a settings file of a user or a project: comments, order and every other byte stay.
+
+tomlkit makes the change; the result is parsed again and compared with the old values before it replaces anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pegboard import atomic
+from pegboard.errors import UsageError
+from pegboard.settings_files import ABSENT, Unparsable, parse_toml, read_text
+
+_BOM = "\ufeff"
+
+_IGNORED = "# Written by peg: what is personal stays out of the repository.\nsettings.local.toml\n*.bak\n*.lock\n"
+
+
+def save_value(path: Path, key: str, value: Any) -> None:
+    """Set a dotted key. Raises `UsageError` when the file does not parse, is a project's link, or cannot be written."""
+    _edit(path, key, lambda _: value)
+
+
+def remove_value(path: Path, key: str) -> None:
+    """Remove a dotted key; nothing happens where it is not set. Raises as `save_value`."""
+    _edit(path, key, lambda _: ABSENT)
+
+
+def edit_list(path: Path, key: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+    """Add texts to a list and remove others; what is there already is not added again. Raises as `save_value`."""
+
+    def change(old: Any) -> Any:
+        items = [] if old is ABSENT else old
+        if not isinstance(items, list):
+            raise UsageError(f"{path}: {key} is not a list. Repair it by hand; nothing was written.")
+        kept = [item for item in items if item not in remove]
+        return kept + [item for item in dict.fromkeys(add) if item not in kept] if add or kept != items else items
+
+    _edit(path, key, change)
+
+
+def _edit(path: Path, key: str, change: Callable[[Any], Any]) -> None:
+    target = _target(path)
+    try:
+        target.parent.mkdir(mode=0o700 if _is_personal(path) else 0o755, parents=True, exist_ok=True)
+        with atomic.locked(target):
+            old = _read(target)
+            new = _changed(target, old, key, change)
+            if new != old:
+                if not _only_adds(old, new):
+                    atomic.replace(target.with_name(f"{target.name}.bak"), old.encode(), mode=0o600)
+                atomic.replace(target, new.encode(), mode=0o600 if _is_personal(path) else 0o644)
+                _keep_out_of_git(path)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror or error}. Nothing was changed.") from None
+
+
+def _target(path: Path) -> Path:
+    """The file to replace: a person's own link is followed, one inside a project is refused."""
+    if path.parent.name == ".peg" and not _is_home(path.parent):
+        for part in (path.parent, path):
+            if part.is_symlink():
+                raise UsageError(
+                    f"{part} is a symbolic link; settings are not written through it. Nothing was changed."
+                )
+        return path
+    return Path(os.path.realpath(path))
+
+
+def _is_home(folder: Path) -> bool:
+    return folder.parent == Path(os.environ.get("HOME") or Path.home()) or str(folder) == os.environ.get("PEG_HOME")
+
+
+def _is_personal(path: Path) -> bool:
+    return path.name == "settings.local.toml" or path.parent.name != ".peg" or _is_home(path.parent)
+
+
+def _read(path: Path) -> str:
+    try:
+        text, _ = read_text(str(path))
+        parse_toml(text or "")
+    except Unparsable as error:
+        place = f"{path}:{error.line}" if error.line else str(path)
+        raise UsageError(f"{place}: cannot be read: {error}. Repair it first; nothing was written.") from None
+    return text or ""
+
+
+def _changed(path: Path, old: str, key: str, change: Callable[[Any], Any]) -> str:
+    """The text with one key changed and all else as it was."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    before = parse_toml(old)
+    value = change(_get(before, key))
+    if value == _get(before, key):
+        return old
+    try:
+        document = tomlkit.parse(old.removeprefix(_BOM))
+        _put(document, key, value)
+        new = tomlkit.dumps(document)
+        if "\r\n" in old and not re.search(r"(?<!\r)\n", old):
+            new = re.sub(r"(?<!\r)\n", "\r\n", new)
+        after = parse_toml(new)
+    except (TOMLKitError, Unparsable, TypeError, ValueError, AttributeError, KeyError) as error:
+        raise UsageError(f"{path}: {key} cannot be changed here ({error}). Edit the file by hand.") from None
+    if _without(after, key) != _without(before, key) or _get(after, key) != value:
+        raise UsageError(f"{path}: {key} cannot be changed without touching other values. Edit the file by hand.")
+    return _BOM + new if old.startswith(_BOM) else new
+
+
+def _put(document: MutableMapping[str, Any], key: str, value: Any) -> None:
+    import tomlkit
+
+    *groups, name = key.split(".")
+    node = document
+    for group in groups:
+        if value is ABSENT and group not in node:
+            return
+        if group not in node:
+            node[group] = tomlkit.table()
+        node = node[group]
+    if value is ABSENT:
+        node.pop(name, None)
+    elif isinstance(value, list) and isinstance(node.get(name), list):
+        _update_array(node[name], value)
+    else:
+        node[name] = value
+
+
+def _update_array(array: Any, value: list[Any]) -> None:
+    """Change an array in place, so that its layout and comments stay."""
+    for index in reversed(range(len(array))):
+        if array[index] not in value:
+            del array[index]
+    for item in value:
+        if item not in array:
+            array.append(item)
+    if list(array) != value:
+        array[:] = value
+
+
+def _get(data: Mapping[str, Any], key: str) -> Any:
+    node: Any = data
+    for name in key.split("."):
+        if not isinstance(node, Mapping) or name not in node:
+            return ABSENT
+        node = node[name]
+    return node
+
+
+def _without(data: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The values beside one key; tables that hold nothing else do not count."""
+    name, _, rest = key.partition(".")
+    copy = dict(data)
+    inner = copy.pop(name, None)
+    if rest and isinstance(inner, Mapping):
+        left = _without(inner, rest)
+        if left:
+            copy[name] = left
+    return copy
+
+
+def _only_adds(old: str, new: str) -> bool:
+    """Whether every line of the old text is still there, in order."""
+    lines = iter(new.splitlines())
+    return all(line in lines for line in old.splitlines())
+
+
+def _keep_out_of_git(path: Path) -> None:
+    """Keep a new local settings file out of commits, where the project does not say anything itself."""
+    ignore = path.parent / ".gitignore"
+    if path.name == "settings.local.toml" and not os.path.lexists(ignore):
+        atomic.replace(ignore, _IGNORED.encode(), mode=0o644)
