@@ -6,21 +6,18 @@ out of it leaves a conversation in which each call is answered.
 
 from __future__ import annotations
 
-import re
-import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from pegboard import context, events
+from pegboard.answers import ask
 from pegboard.call import Outcome, Status
-from pegboard.errors import BadRequest, Code, ProviderError, RunStopped, Stop, TooLong, UsageError
+from pegboard.errors import Code, ProviderError, RunStopped, Stop, TooLong, UsageError
 from pegboard.hooks import fold
-from pegboard.provider import Answer, BlockDone, Provider, Request, Retrying, TextDelta, ThinkingDelta
-from pegboard.spending import Spending
+from pegboard.provider import Answer, Provider, Request
+from pegboard.spending import Limits, Spending
 
 if TYPE_CHECKING:
     from pegboard.session import Session
@@ -28,14 +25,11 @@ if TYPE_CHECKING:
 
 CONTINUE = "Your answer was cut at the output limit. Go on exactly where it ended."
 EMPTY = "Your last answer was empty. Go on with the task, or say that you are done."
-REFUSED_BLOCK = "(A block that the model service refused was removed here.)"
 VETOES = 3
 """[C] How often in a row a hook may keep a run from ending."""
 
 ORDER = ("human", "task-notification", "peer", "coordinator", "scheduled")
 """Who is heard first when several messages wait."""
-
-_PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,23 +83,21 @@ class Agent:
         self.spending = Spending()
         self.abilities = provider.abilities(spec.model)
         self._tail = context.Tail()
-        self._last: Answer | None = None
-        self._turns = 0
-        self._began = 0.0
+        self._text, self._joins, self._reason = "", False, ""
+        self.limits = Limits(spec.max_turns, spec.max_seconds, spec.max_budget_usd)
         self._nudged = ""
         if spec.max_budget_usd is not None and self.abilities.price is None:
-            raise UsageError(
-                f"The price of {spec.model} is not known, so a budget in USD cannot be kept; leave it out, "
-                "or limit the turns."
-            )
+            raise UsageError(f"The price of {spec.model} is not known, so no budget in USD can be kept; limit turns.")
 
     async def run(self, prompt: str | events.UserText, *, opening: Iterable[events.UserText] = ()) -> RunResult:
         """Say ``prompt`` and go on until the model is done or a limit is reached. ``opening`` texts follow it.
 
         Raises `TranscriptError` when the session file cannot be written; everything else is in the result.
         """
-        self._began, self._turns, self._last, self._nudged = time.monotonic(), 0, None, ""
-        text = events.UserText(content=[{"type": "text", "text": prompt}]) if isinstance(prompt, str) else prompt
+        self._text, self._joins, self._reason, self._nudged = "", False, "", ""
+        before = self.spending.turns
+        self.limits.begin(self.spending)
+        text = context.said(prompt, author="", origin="human") if isinstance(prompt, str) else prompt
         stopped: Stop | None = None
         errors: list[str] = []
         try:
@@ -118,14 +110,15 @@ class Agent:
         except ProviderError as error:
             errors = [str(error)]
         reason = stopped.value if stopped else "provider_error" if errors else "completed"
-        await self._log(events.Ended(reason=reason, turns=self._turns))
+        turns = self.spending.turns - before
+        await self._log(events.Ended(reason=reason, turns=turns))
         return RunResult(
-            text=_text(self._last),
-            stop_reason=self._last.stop_reason if self._last else "",
+            text=self._text,
+            stop_reason=self._reason,
             stopped=stopped,
             errors=errors,
-            turns=self._turns,
-            seconds=time.monotonic() - self._began,
+            turns=turns,
+            seconds=self.limits.passed,
         )
 
     async def _start(self, prompt: events.UserText, opening: Iterable[events.UserText]) -> None:
@@ -138,14 +131,15 @@ class Agent:
     async def _loop(self) -> None:
         vetoes = 0
         while True:
-            self._check_limits()
+            if over := self.limits.over(self.spending):
+                raise over
             answer = await self._answer()
             if await self._follow(answer):
                 continue
             if self.inbox:
                 self.transcript.say(*self._waiting())
                 continue
-            denied, note = await self._may(events.Ended(reason="completed", turns=self._turns))
+            denied, note = await self._may(events.Ended(reason="completed", turns=self.spending.turns))
             if not denied or vetoes == VETOES:
                 return
             vetoes += 1
@@ -160,6 +154,7 @@ class Agent:
             return True
         turn.close()
         if answer.stop_reason == "pause_turn":
+            self._joins = True
             return True
         if answer.stop_reason == "refusal":
             raise RunStopped(Stop.REFUSAL, "The model declined to answer.")
@@ -168,6 +163,7 @@ class Agent:
         if answer.stop_reason == "max_tokens":
             if self._nudged == CONTINUE:
                 raise RunStopped(Stop.INCOMPLETE, "The answer was cut at the output limit, twice in a row.")
+            self._joins = True
             return self._nudge(CONTINUE)
         return not _text(answer).strip() and not self._nudged and self._nudge(EMPTY)
 
@@ -179,7 +175,7 @@ class Agent:
     async def _calls(self, turn: Turn, answer: Answer) -> None:
         """Run the calls of an answer, or answer them as not run when the run ends here."""
         self._nudged = ""
-        over = self._exhausted()
+        over = self.limits.over(self.spending)
         if over is None and answer.stop_reason == "refusal":
             over = RunStopped(Stop.REFUSAL, "The model declined to go on.")
         try:
@@ -204,75 +200,36 @@ class Agent:
             await self.session.tell(turn.fill(call.id, outcome))
 
     async def _answer(self) -> Answer:
-        """The next answer of the model. One block that the service refuses is removed, once, and asked again."""
-        try:
-            answer = await self._stream()
-        except BadRequest as error:
-            place = _PLACE.search(str(error))
-            numbers = tuple(int(number) for number in place.groups() if number is not None) if place else ()
-            if not numbers or not self.transcript.remove(numbers, REFUSED_BLOCK):
-                raise
-            await self._log(events.Notice(text=f"The model service refused a part of the conversation: {error}"))
-            answer = await self._stream()
-        self._turns += 1
-        self.spending.turns += 1
-        self.spending.add(answer.model or self.spec.model, answer.usage, self.abilities.price)
-        self._last = answer
-        return answer
-
-    async def _stream(self) -> Answer:
+        """The next answer of the model, counted. Raises `RunStopped` when there is none."""
+        spec = self.spec
         request = Request(
-            model=self.spec.model,
-            system=context.system_blocks(self.spec.system),
-            tools=context.tools_for(self.session, self.spec.tools),
+            model=spec.model,
+            system=context.system_blocks(spec.system),
+            tools=context.tools_for(self.session, spec.tools),
             messages=self.transcript.messages,
-            max_tokens=self.spec.max_tokens or self.abilities.max_output,
-            thinking=self.spec.thinking,
-            extra=self.spec.extra,
+            max_tokens=spec.max_tokens or self.abilities.max_output,
+            thinking=spec.thinking,
+            extra=spec.extra,
         )
-        begin, blocks = time.monotonic(), 0
-        try:
-            with self.session.abortable(), anyio.move_on_after(self._left()):
-                async for part in self.provider.stream(request):
-                    if isinstance(part, Answer):
-                        return part
-                    if isinstance(part, BlockDone):
-                        blocks += 1
-                    elif isinstance(part, Retrying):
-                        blocks = 0
-                        await self._log(_event(part))
-                    else:
-                        await self.session.tell(_event(part, blocks))
-        finally:
-            self.spending.api_seconds += time.monotonic() - begin
-        self._check_abort()
-        self._check_limits()
-        raise ProviderError("The model service ended its stream without an answer.")
-
-    def _check_limits(self) -> None:
-        over = self._exhausted()
-        if over is not None:
-            raise over
+        answer = await ask(
+            self.provider,
+            request,
+            session=self.session,
+            transcript=self.transcript,
+            spending=self.spending,
+            limits=self.limits,
+        )
+        if answer is None:
+            self._check_abort()
+            raise self.limits.over(self.spending) or RunStopped(Stop.INTERRUPTED, "The run was interrupted.")
+        self.spending.add(answer.model or spec.model, answer.usage, self.abilities.price)
+        self._text = (self._text if self._joins else "") + _text(answer)
+        self._joins, self._reason = False, answer.stop_reason
+        return answer
 
     def _check_abort(self) -> None:
         if self.session.aborted is not None:
             raise RunStopped(self.session.aborted, "The run was interrupted.")
-
-    def _exhausted(self) -> RunStopped | None:
-        """The limit that is reached, if one is."""
-        spec = self.spec
-        if spec.max_turns is not None and self._turns >= spec.max_turns:
-            return RunStopped(Stop.MAX_TURNS, f"The run reached its limit of {spec.max_turns} turns.")
-        if spec.max_budget_usd is not None and (self.spending.cost or 0.0) >= spec.max_budget_usd:
-            return RunStopped(Stop.BUDGET, f"The run reached its budget of {spec.max_budget_usd:g} USD.")
-        if spec.max_seconds is not None and self._left() == 0.0:
-            return RunStopped(Stop.DURATION, f"The run reached its limit of {spec.max_seconds:g} seconds.")
-        return None
-
-    def _left(self) -> float | None:
-        if self.spec.max_seconds is None:
-            return None
-        return max(0.0, self.spec.max_seconds - (time.monotonic() - self._began))
 
     def _waiting(self) -> list[events.UserText]:
         """Take the waiting messages: the person first, machines after."""
@@ -293,17 +250,5 @@ class Agent:
         await self.session.tell(event)
 
 
-def _text(answer: Answer | None) -> str:
-    return "".join(block["text"] for block in answer.content if block.get("type") == "text") if answer else ""
-
-
-def _event(part: Retrying | TextDelta | ThinkingDelta, index: int = 0) -> events.Event:
-    if isinstance(part, TextDelta | ThinkingDelta):
-        return events.Delta(text=part.text, kind="text" if isinstance(part, TextDelta) else "thinking", index=index)
-    return events.Retry(
-        attempt=part.attempt,
-        max_attempts=part.max_attempts,
-        delay=part.delay,
-        status=part.status,
-        error=part.error,
-    )
+def _text(answer: Answer) -> str:
+    return "".join(block["text"] for block in answer.content if block.get("type") == "text")

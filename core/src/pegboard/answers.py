@@ -1,0 +1,101 @@
+"""One answer of the model service: asked for, streamed to the host, timed, and asked for again where that can help.
+
+The loop sees whole answers only; what is shown while they arrive is dealt with here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pegboard import events
+from pegboard.errors import BadRequest, ProviderError
+from pegboard.provider import Answer, BlockDone, Provider, Request, Retrying, TextDelta, ThinkingDelta
+
+if TYPE_CHECKING:
+    from pegboard.session import Session
+    from pegboard.spending import Limits, Spending
+    from pegboard.transcript import Transcript
+
+REMOVED = "(A part of the conversation that the model service refused was removed here.)"
+
+_PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
+
+
+async def ask(
+    provider: Provider,
+    request: Request,
+    *,
+    session: Session,
+    transcript: Transcript,
+    spending: Spending,
+    limits: Limits,
+) -> Answer | None:
+    """The answer to a request; None when it was aborted or ran out of the run's time.
+
+    A block that the service refuses by its place is removed from the conversation, and the request sent again, once.
+    Raises `ProviderError`.
+    """
+    try:
+        return await _stream(provider, request, session, transcript, spending, limits)
+    except BadRequest as error:
+        place = refused_block(str(error))
+        if not place or not transcript.remove(place, REMOVED):
+            raise
+        notice = events.Notice(text=f"The model service refused a part of the conversation; it is left out: {error}")
+        transcript.append(notice)
+        await session.tell(notice)
+    request.messages = transcript.messages
+    return await _stream(provider, request, session, transcript, spending, limits)
+
+
+def refused_block(text: str) -> tuple[int, ...]:
+    """The place that an error text names: message, block and, in a result, inner block; empty when it names none."""
+    found = _PLACE.search(text)
+    return tuple(int(number) for number in found.groups() if number is not None) if found else ()
+
+
+async def _stream(
+    provider: Provider,
+    request: Request,
+    session: Session,
+    transcript: Transcript,
+    spending: Spending,
+    limits: Limits,
+) -> Answer | None:
+    begin, blocks = time.monotonic(), 0
+    try:
+        with session.abortable(), anyio.move_on_after(limits.left):
+            async for part in provider.stream(request):
+                if isinstance(part, Answer):
+                    return part
+                if isinstance(part, BlockDone):
+                    blocks += 1
+                elif isinstance(part, Retrying):
+                    blocks = 0
+                    retry = _retry(part)
+                    transcript.append(retry)
+                    await session.tell(retry)
+                else:
+                    await session.tell(_delta(part, blocks))
+            raise ProviderError("The model service ended its stream without an answer.")
+    finally:
+        spending.api_seconds += time.monotonic() - begin
+    return None
+
+
+def _delta(part: TextDelta | ThinkingDelta, index: int) -> events.Delta:
+    return events.Delta(text=part.text, kind="text" if isinstance(part, TextDelta) else "thinking", index=index)
+
+
+def _retry(part: Retrying) -> events.Retry:
+    return events.Retry(
+        attempt=part.attempt,
+        max_attempts=part.max_attempts,
+        delay=part.delay,
+        status=part.status,
+        error=part.error,
+    )

@@ -1,0 +1,222 @@
+"""`peg -p`: one headless run, from the prompt to the exit code.
+
+What the first request does not need is imported after it was sent: tools warm up while the model thinks.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pegboard.errors import PegError, Stop, UsageError
+
+if TYPE_CHECKING:
+    from pegboard.agent import RunResult
+    from pegboard.events import UserText
+    from pegboard.headless import Out
+    from pegboard.provider import Provider
+    from pegboard.session import Session
+
+STDIN_BYTES = 10 * 1024 * 1024
+"""[D] Most of stdin that is appended to a prompt."""
+
+STDIN_PATIENCE = 3.0
+"""[C] Seconds to wait for the first byte of a piped stdin that nobody may be writing to."""
+
+WARM_AFTER = 0.05
+"""[C] Seconds after the start of the run at which the tools are imported, so that the first request goes out first."""
+
+EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+
+
+def run_headless(
+    *,
+    prompt: str,
+    output_format: str = "text",
+    model: str | None = None,
+    max_turns: int | None = None,
+    max_budget_usd: float | None = None,
+    resume: str | None = None,
+    latest: bool = False,
+    partial: bool = False,
+    verbose: bool = False,
+    **policy: Any,
+) -> int:
+    """Run a prompt to its end. Returns 0, 1 (the run failed), 130 (SIGINT) or 143 (SIGTERM).
+
+    ``policy`` holds the options of `policy_options`. Raises `UsageError` before anything was sent.
+    """
+    from pegboard.headless import Out
+
+    if resume and latest:
+        raise UsageError("--resume and --continue exclude each other.")
+    text = _with_stdin(prompt)
+    out = Out.claim()
+    import anyio
+
+    limits = {"max_turns": max_turns, "max_budget_usd": max_budget_usd}
+    shown = {"form": output_format, "partial": partial, "verbose": verbose}
+    return anyio.run(_run, text, out, model, limits, shown, resume, latest, policy)
+
+
+async def _run(
+    text: str,
+    out: Out,
+    model: str | None,
+    limits: dict[str, Any],
+    shown: dict[str, Any],
+    resume: str | None,
+    latest: bool,
+    policy: dict[str, Any],
+) -> int:
+    import anyio
+
+    from pegboard.agent import Agent, AgentSpec
+    from pegboard.headless import Headless
+
+    form = shown.pop("form")
+    host = Headless(form, out, **shown)
+    session = _open(policy, host, resume, latest)
+    assert session.transcript is not None
+    try:
+        name, provider = choose_provider(session, model)
+        agent = Agent(session, provider, AgentSpec(model=name, **limits), session.transcript)
+    except BaseException:
+        session.transcript.close()
+        raise
+    failed: PegError | None = None
+    run: RunResult | None = None
+    out.left = session.abort
+    async with session:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_watch, session, out, tasks.cancel_scope)
+            tasks.start_soon(_warm, session)
+            try:
+                await host.begin(session, name)
+                run = await agent.run(text, opening=await _opening(session, bool(resume or latest)))
+                await host.finish(run, agent.spending)
+            except PegError as error:
+                failed = error
+            tasks.cancel_scope.cancel()
+        await provider.close()
+    if failed is not None:
+        raise failed
+    return _exit_code(run, out, session)
+
+
+def _exit_code(run: RunResult | None, out: Out, session: Session) -> int:
+    if session.aborted is Stop.TERMINATED:
+        return EXIT_TERMINATED
+    if session.aborted is not None and not out.gone:
+        return EXIT_INTERRUPTED
+    return 1 if run is None or run.is_error else 0
+
+
+def _open(policy: dict[str, Any], host: Any, resume: str | None, latest: bool) -> Session:
+    """The session of this run: a new one, or an earlier one with what its owners remember."""
+    from pegboard import sessions
+    from pegboard.cli.start import open_session
+    from pegboard.places import find_places
+
+    places = find_places()
+    folder = sessions.find(places, resume) if resume else sessions.latest(places) if latest else None
+    return open_session(policy, session_id=folder.name if folder else None, host=host)
+
+
+def choose_provider(session: Session, model: str | None) -> tuple[str, Provider]:
+    """The model's own name and who speaks for it: the option, the setting, or a provider's default.
+
+    Raises `UsageError` when no model is named anywhere, or policy does not list it.
+    """
+    from pegboard.provider import ModelRef
+
+    settings, registry = session.settings, session.registry
+    wanted = model or settings.value("model")
+    if not wanted:
+        defaults = [f"{name}/{one.default_model}" for name, one in registry.providers().items() if one.default_model]
+        if not defaults:
+            raise UsageError("No model is set; use --model, or: peg settings set model NAME")
+        wanted = defaults[0]
+    ref = ModelRef.parse(wanted)
+    available = settings.value("models.available")
+    if available is not None and not {wanted, ref.model} & set(available):
+        raise UsageError(f"Policy does not list the model {ref.model}; it allows {', '.join(available) or 'none'}.")
+    return ref.model, registry.provider(ref, settings, os.environ)
+
+
+async def _opening(session: Session, resumed: bool) -> list[UserText]:
+    """What plug-ins say at the start of a session."""
+    from pegboard.context import said
+
+    if not session.bus.has("peg_session_start"):
+        return []
+    replies = await session.bus.ask("peg_session_start", session=session, kind="resume" if resumed else "startup")
+    for reply in replies:
+        if reply.error is not None:
+            await session.host.notify(f"The hook {reply.plugin} failed at the start of the session: {reply.error}")
+    fragments = [fragment for reply in replies for fragment in reply.value or ()]
+    return [said(fragment.text, author=fragment.author, origin="hook") for fragment in fragments]
+
+
+async def _watch(session: Session, out: Out, scope: Any, *, task_status: Any) -> None:
+    """Turn signals into an abort; a second one gives up waiting."""
+    import anyio
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for number in signals:
+            if session.aborted is not None:
+                scope.cancel()
+            out.hurry = True
+            session.abort(Stop.TERMINATED if number == signal.SIGTERM else Stop.INTERRUPTED)
+
+
+async def _warm(session: Session) -> None:
+    """Import the tools of the first request in a thread, once that request is on its way."""
+    import threading
+
+    import anyio
+
+    await anyio.sleep(WARM_AFTER)
+
+    def load() -> None:
+        for found in session.tools().values():
+            if found.manifest.load == "core":
+                try:
+                    session.load_tool(found)
+                except PegError:
+                    continue  # the first call says it, with its reason
+
+    threading.Thread(target=load, name="warm", daemon=True).start()
+
+
+def _with_stdin(prompt: str) -> str:
+    """The prompt with piped input behind it. Raises `UsageError` above 10 MB and for an empty prompt."""
+    given = _stdin().decode("utf-8", "replace")
+    text = f"{prompt}\n\n{given}" if prompt.strip() and given.strip() else prompt if prompt.strip() else given
+    if not text.strip():
+        raise UsageError("The prompt is empty; write it behind -p, or pipe it in.")
+    return text
+
+
+def _stdin() -> bytes:
+    try:
+        kind = os.fstat(0).st_mode
+    except OSError:
+        return b""
+    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
+        return b""
+    if not stat.S_ISREG(kind) and not select.select([0], [], [], STDIN_PATIENCE)[0]:
+        sys.stderr.write("peg: nothing came from stdin; the run goes on without it. Use </dev/null to say so.\n")
+        return b""
+    parts, total = [], 0
+    while part := os.read(0, 1 << 20):
+        parts.append(part)
+        total += len(part)
+        if total > STDIN_BYTES:
+            raise UsageError("stdin holds more than 10 MB; put it in a file and name the file in the prompt.")
+    return b"".join(parts)
