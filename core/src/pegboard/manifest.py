@@ -6,7 +6,7 @@ The first request, the listings, tool search, the gate and the doctor need nothi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -49,6 +49,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """State owners, as ``module:Class``."""
     needs: list[str] = []
     """Engines, e.g. ``rg>=13``; `peg doctor` checks them, the gate refuses without them."""
+    requires: list[str] = []
+    """Distributions the code imports beside the core and the owners' own, as requirements, e.g. ``pillow>=12``."""
     budget: int = 25_000
     """[S] Largest result text in Unicode characters."""
     person: bool = False
@@ -67,6 +69,24 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Settings of the tool, by full dotted name."""
 
 
+class ProviderManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything the core must know of a provider before it is imported; ``provider.toml`` beside its code."""
+
+    name: str
+    """What stands before the slash in ``anthropic/claude-x``."""
+    summary: str
+    api: int
+    prefixes: list[str] = []
+    """Beginnings of model names that this provider speaks for when none is named."""
+    default_model: str = ""
+    """Model to use when the settings name none."""
+    settings: dict[str, Setting] = {}
+    """Settings of the provider, by full dotted name."""
+
+
+M = TypeVar("M", Manifest, ProviderManifest)
+
+
 class Schema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The generated half: what a request carries about a tool. Written by `peg plugins build`, never by hand."""
 
@@ -77,15 +97,24 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def read_manifest(path: Path) -> Manifest:
     """Read a `tool.toml`. Raises `Broken` naming the file and the field."""
+    return _read(path, Manifest)
+
+
+def read_provider(path: Path) -> ProviderManifest:
+    """Read a `provider.toml`. Raises `Broken` naming the file and the field."""
+    return _read(path, ProviderManifest)
+
+
+def _read(path: Path, shape: type[M]) -> M:
     import tomllib
 
     try:
         with open(path, "rb") as file:
-            return msgspec.convert(tomllib.load(file), Manifest)
+            return msgspec.convert(tomllib.load(file), shape)
     except FileNotFoundError:
         hint = f"run: peg plugins build {path.parent}"
         raise Broken(path.parent.name, f"there is no manifest at {path}; {hint}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise Broken(path.parent.name, f"{path}: {error}") from None
 
 
