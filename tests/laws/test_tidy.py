@@ -39,9 +39,9 @@ def short_bounds(tree: ast.AST) -> list[int]:
             left, right = right, left
         elif not isinstance(node.ops[0], ast.Lt | ast.LtE):
             continue
-        if isinstance(right, ast.Constant) and isinstance(right.value, int | float) and _is_time(left):
-            if right.value < LOW_BOUND:
-                found.append(node.lineno)
+        bound = right.value if isinstance(right, ast.Constant) else None
+        if isinstance(bound, int | float) and bound < LOW_BOUND and _is_time(left):
+            found.append(node.lineno)
     return found
 
 
