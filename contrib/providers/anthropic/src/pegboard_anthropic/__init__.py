@@ -1,0 +1,1 @@
+"""Provider for the Anthropic Messages API. Importing the package loads nothing."""

@@ -1,0 +1,179 @@
+"""The provider: requests out, parts in, repeats where a repeat can help.
+
+The same code drives both transports. Importing it loads neither of them: our own client is loaded with the first
+request, the official library only where ``provider.transport`` is ``sdk``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+from pegboard.errors import ProviderError
+from pegboard.provider import Abilities, Part, Request, Retrying
+
+from pegboard_anthropic.failure import Failure, broken_line
+from pegboard_anthropic.retry import Schedule
+
+T = TypeVar("T")
+
+NO_KEY = (
+    "There is no key for the Anthropic service. Set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) in the environment;"
+    " a local service that needs none takes any text."
+)
+
+
+class Transport(Protocol):
+    """One way to reach the service. Raises `Failure` only. Cancelling it closes the connection in use."""
+
+    def events(self, body: bytes) -> AsyncGenerator[dict[str, Any], None]:
+        """Send a streamed message request; yield its events as they arrive."""
+        ...
+
+    async def count(self, body: bytes) -> int:
+        """Ask the count endpoint."""
+        ...
+
+    async def models(self) -> list[str]:
+        """All model names, newest first."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+class SettingValues(Protocol):
+    """Where settings come from."""
+
+    def value(self, key: str) -> Any:
+        """The effective value of a key."""
+        ...
+
+
+class Anthropic:
+    """A `Provider` for the Anthropic Messages API. ``sleep`` waits between tries; tests replace it."""
+
+    name = "anthropic"
+
+    def __init__(
+        self,
+        connect: Callable[[], Transport],
+        *,
+        schedule: Schedule | None = None,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+    ) -> None:
+        from pegboard_anthropic.body import Bodies
+
+        self._connect = connect
+        self._transport: Transport | None = None
+        self._schedule = schedule or Schedule()
+        self._sleep = sleep
+        self._bodies = Bodies()
+
+    async def stream(self, request: Request) -> AsyncIterator[Part]:
+        """Send the request; yield parts as they arrive; the last one is an `Answer`.
+
+        A failure that may pass is repeated, each time after a `Retrying` that makes all parts before it void.
+        Raises `ProviderError`.
+        """
+        body = self._bodies.message(request)
+        failed = 0
+        while True:
+            try:
+                async with aclosing(self._once(body)) as parts:
+                    async for part in parts:
+                        yield part
+                return
+            except Failure as failure:
+                failed += 1
+                retrying = self._retrying(failure, failed)
+            yield retrying
+            await self._pause(retrying.delay)
+
+    async def count(self, request: Request) -> int:
+        """Input tokens of the request, by the service."""
+        body = self._bodies.count(request)
+        return await self._persist(lambda transport: transport.count(body))
+
+    def abilities(self, model: str) -> Abilities:
+        """What this model can do, from a table; a cautious default for a name that is not in it."""
+        from pegboard_anthropic.abilities import abilities_of
+
+        return abilities_of(model)
+
+    async def models(self) -> list[str]:
+        """Names of the models that the service offers."""
+        return await self._persist(lambda transport: transport.models())
+
+    async def close(self) -> None:
+        """Close connections; a later request opens new ones."""
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def _once(self, body: bytes) -> AsyncGenerator[Part, None]:
+        """One try of a message request."""
+        from pegboard_anthropic.answer import Assembly
+
+        assembly = Assembly()
+        async with aclosing(self._reach().events(body)) as events:
+            async for event in events:
+                if (part := assembly.take(event)) is not None:
+                    yield part
+        if assembly.answer is None:
+            raise broken_line("The answer of the model service ended in the middle.")
+        yield assembly.answer
+
+    async def _persist(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
+        """Ask, with the same repeats as a message request."""
+        failed = 0
+        while True:
+            try:
+                return await ask(self._reach())
+            except Failure as failure:
+                failed += 1
+                retrying = self._retrying(failure, failed)
+            await self._pause(retrying.delay)
+
+    def _retrying(self, failure: Failure, failed: int) -> Retrying:
+        """The announcement of the next try. Raises the error of the failure when there is none."""
+        error = failure.error
+        delay = self._schedule.wait(failed, failure.after) if error.retryable else None
+        if delay is None:
+            raise error from failure
+        return Retrying(failed, self._schedule.tries, delay, error.status, str(error))
+
+    def _reach(self) -> Transport:
+        if self._transport is None:
+            self._transport = self._connect()
+        return self._transport
+
+    async def _pause(self, seconds: float) -> None:
+        if self._sleep is not None:
+            await self._sleep(seconds)
+        else:
+            from anyio import sleep
+
+            await sleep(seconds)
+
+
+def make(settings: SettingValues, environ: Mapping[str, str]) -> Anthropic:
+    """Build the provider from settings and environment. A missing key is reported by the first request, not here."""
+    schedule = Schedule(tries=int(settings.value("anthropic.max_retries")) + 1)
+    return Anthropic(lambda: _connect(settings, environ), schedule=schedule)
+
+
+def _connect(settings: SettingValues, environ: Mapping[str, str]) -> Transport:
+    from pegboard_anthropic.access import read_access
+
+    access = read_access(settings, environ)
+    if settings.value("provider.transport") == "sdk":
+        from pegboard_anthropic.sdk import Library
+
+        return Library(access, settings.value("anthropic.client"))
+    if not access.key and not access.token:
+        raise ProviderError(NO_KEY, status=401, kind="authentication_error")
+    from pegboard_anthropic.wire import Wire
+
+    return Wire(access)
