@@ -194,12 +194,18 @@ def hooks() -> str:
 
 def settings() -> str:
     """Settings of the core, then those that the tools declare."""
+    from pegboard.settings_keys import core_keys
+
     parts = [
         "## Settings\n",
-        "Keys are written as tables in `settings.toml`; `peg settings explain KEY` tells the rest.\n",
+        "Dotted keys are tables in `settings.toml`. `peg settings explain KEY` says which file decides a key.\n",
     ]
-    parts.append(table(("key", "default", "meaning"), list(core_settings())))
     rows: list[tuple[object, ...]] = []
+    for key, entry in sorted(core_keys().items()):
+        default = f"`{toml(entry.default)}`" if entry.default is not None else ""
+        rows.append((f"`{key}`", entry.kind, default, entry.set_by, entry.summary + limits(entry)))
+    parts.append(table(("key", "type", "default", "set by", "meaning"), rows))
+    rows = []
     for path in sorted(ROOT.glob("plugins/*/src/*/tool.toml")):
         data = tomllib.loads(path.read_text("utf-8"))
         for key, entry in sorted(data.get("settings", {}).items()):
@@ -207,6 +213,18 @@ def settings() -> str:
     parts.append("### Settings of the tools\n")
     parts.append(table(("key", "tool", "default", "meaning"), rows))
     return "\n".join(parts)
+
+
+def limits(entry: Any) -> str:
+    """Bounds, choices and trust of a setting, in words."""
+    said = []
+    if entry.choices:
+        said.append("One of " + ", ".join(f"`{choice}`" for choice in entry.choices) + ".")
+    if entry.min is not None or entry.max is not None:
+        said.append(f"From {entry.min} to {entry.max}." if entry.max is not None else f"At least {entry.min}.")
+    if entry.trust:
+        said.append("A project's files set it in a trusted workspace only.")
+    return "".join(f" {part}" for part in said)
 
 
 def toml(value: Any) -> str:
@@ -218,14 +236,6 @@ def toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml(item) for item in value) + "]"
     return str(value)
-
-
-def core_settings() -> Iterator[tuple[object, ...]]:
-    """Key, default and summary of each setting of the core."""
-    from pegboard.settings import CORE as declared
-
-    for key, entry in sorted(declared.items()):
-        yield f"`{key}`", f"`{toml(entry.default)}`", entry.summary
 
 
 def reference() -> str:

@@ -12,7 +12,7 @@ from pegboard.errors import Code, Refusal
 from pegboard.hooks import Note, Verdict, hook
 from pegboard.host import Choice, Host
 from pegboard.model import AbsolutePath, Input, Output
-from pegboard.testing import Listener, Willing, tool_of
+from pegboard.testing import Listener, Watch, Willing, tool_of
 from pegboard.tool import Access, Launched, Tool
 
 pytestmark = pytest.mark.anyio
@@ -103,15 +103,17 @@ def look(**fields):
 # -- the checks of the specification ---------------------------------------------------------------------------
 
 
-async def test_p_1_missing_field_is_named_and_no_hook_hears(peg_session, peg_watch):
+async def test_p_1_missing_field_is_named_and_no_hook_hears(peg_session):
     heard = Listener()
     tool = save()
     async with peg_session(tools=[tool], hooks=[heard], host=Willing()) as bench:
-        outcome = await bench.call("Save", {"path": "a"})
+        bench.found("Save")
+        with Watch() as watch:
+            outcome = await bench.call("Save", {"path": "a"})
     assert (outcome.status, outcome.code, outcome.is_error) == (Status.NOT_STARTED, Code.INVALID_INPUT, True)
     assert "text" in outcome.plain()
     assert not heard.before and not heard.after
-    assert not peg_watch.processes
+    assert not watch.processes
     assert not tool.runs
 
 

@@ -48,7 +48,8 @@ class Distribution:
         return {re.split(r"[\s\[<>=!~;]", line, maxsplit=1)[0] for line in self.project.get("dependencies", ())}
 
     def files(self) -> list[Path]:
-        return sorted(self.source.rglob("*.py"))
+        """The modules of the package; not the sample project, which is data, nor what a link leads to."""
+        return sorted(path for path in self.source.rglob("*.py") if "sample" not in path.relative_to(self.source).parts)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ IMPORT_NAMES = {"pymupdf": "pymupdf", "pillow": "PIL", "pypdfium2": "pypdfium2",
 
 KIT_MODULES = ("pegboard.testing",)
 
+CONTRACT = {"anyio", "msgspec", "pluggy", "pydantic"}
+"""What every plug-in may use because the contract itself speaks in its terms; it comes with the core."""
+
 
 def own_packages(repository):
     return {distribution.package: distribution for distribution in repository.distributions}
@@ -69,7 +72,8 @@ def test_what_is_imported_is_required(repository, imported):
     missing = []
     for distribution in repository.distributions:
         known = {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in distribution.requires}
-        known |= {name.replace("pegboard_core", "pegboard") for name in known}
+        if "pegboard_core" in known:
+            known |= {"pegboard", *CONTRACT}
         known |= {
             IMPORT_NAMES.get(name, name.replace("-", "_"))
             for extra in distribution.project.get("optional-dependencies", {}).values()

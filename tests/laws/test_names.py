@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+
+from pegboard.names import distribution, kebab, module, pascal
 
 TOOLS = (
     "Read", "Edit", "Write", "NotebookEdit", "Glob", "Grep", "LSP", "WebFetch", "WebSearch", "Bash",
@@ -15,16 +18,12 @@ TOOLS = (
 BANNED = ("Manager", "Handler", "Helper", "Util", "Utils", "Base", "Abstract")
 
 
-def kebab(tool: str) -> str:
-    """Folder name of a tool: a dash before each capital that begins a word, all in lower case."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", tool).lower()
-
-
 def test_there_are_29():
     assert len(TOOLS) == len(set(TOOLS)) == len(set(map(kebab, TOOLS))) == 29
     assert [kebab(name) for name in ("WebFetch", "LSP", "TodoWrite", "EnterPlanMode")] == [
         "web-fetch", "lsp", "todo-write", "enter-plan-mode",
     ]  # fmt: skip
+    assert [pascal(kebab(name)) for name in TOOLS] == list(TOOLS)
 
 
 def test_folders_distributions_and_imports_agree(repository):
@@ -32,11 +31,10 @@ def test_folders_distributions_and_imports_agree(repository):
     for found in (found for found in repository.distributions if found.kind == "tool"):
         folder = found.folder.name
         assert folder in folders, f"plugins/{folder} is none of the 29"
-        snake = folder.replace("-", "_")
-        assert found.name == f"pegboard-{folder}"
+        assert found.name == distribution(folders[folder])
         assert found.source.is_dir(), f"{found.source} is missing"
         points = found.project["entry-points"]["pegboard.tools"]
-        assert points == {folders[folder]: f"pegboard_{snake}.tool:{folders[folder]}"}
+        assert points == {folders[folder]: f"{module(folders[folder])}.tool:{folders[folder]}"}
         manifest = tomllib.loads((found.source / "tool.toml").read_text("utf-8"))
         assert manifest["name"] == folders[folder]
 
@@ -52,8 +50,6 @@ def test_plugins_hold_tools_only(repository):
 
 def test_classes_are_nouns_of_the_field(repository):
     """A class named by what it is, not by the fact that it does something."""
-    import ast
-
     broken = []
     for found in repository.distributions:
         for path in found.files():
@@ -66,8 +62,6 @@ def test_classes_are_nouns_of_the_field(repository):
 
 
 def test_every_module_says_what_and_why(repository):
-    import ast
-
     silent = [
         repository.shown(path)
         for found in repository.distributions

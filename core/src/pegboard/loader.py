@@ -70,6 +70,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.candidate.folder) if self.candidate is not None else Path()
 
     @property
+    def where(self) -> str:
+        """The plug-in to name when it fails: distribution and version, folder, or the class of an object."""
+        return self.candidate.where if self.candidate is not None else type(self.instance).__qualname__
+
+    @property
     def digest(self) -> str:
         """Digest of the plug-in's files; empty for what needs no approval."""
         return self.candidate.digest if self.candidate is not None else ""
