@@ -15,7 +15,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from pegboard import events
 from pegboard.call import Effect, EffectKind, Outcome, Retry, Status
 from pegboard.errors import Code, Locked, TranscriptError, Unreadable

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
 
 from pegboard import events
 from pegboard.errors import BadRequest, ProviderError
-from pegboard.provider import Answer, BlockDone, Provider, Request, Retrying, TextDelta, ThinkingDelta
+from pegboard.provider import Answer, BlockDone, Part, Provider, Request, Retrying, TextDelta, ThinkingDelta
 
 if TYPE_CHECKING:
     from pegboard.session import Session
@@ -69,22 +71,34 @@ async def _stream(
     begin, blocks = time.monotonic(), 0
     try:
         with session.abortable(), anyio.move_on_after(limits.left):
-            async for part in provider.stream(request):
-                if isinstance(part, Answer):
-                    return part
-                if isinstance(part, BlockDone):
-                    blocks += 1
-                elif isinstance(part, Retrying):
-                    blocks = 0
-                    retry = _retry(part)
-                    transcript.append(retry)
-                    await session.tell(retry)
-                else:
-                    await session.tell(_delta(part, blocks))
+            async with _closing(provider.stream(request)) as parts:
+                async for part in parts:
+                    if isinstance(part, Answer):
+                        return part
+                    if isinstance(part, BlockDone):
+                        blocks += 1
+                    elif isinstance(part, Retrying):
+                        blocks = 0
+                        retry = _retry(part)
+                        transcript.append(retry)
+                        await session.tell(retry)
+                    else:
+                        await session.tell(_delta(part, blocks))
             raise ProviderError("The model service ended its stream without an answer.")
     finally:
         spending.api_seconds += time.monotonic() - begin
     return None
+
+
+@asynccontextmanager
+async def _closing(parts: AsyncIterator[Part]) -> AsyncIterator[AsyncIterator[Part]]:
+    """Close a stream as soon as it is left, so that its connection is free for the next request."""
+    try:
+        yield parts
+    finally:
+        close = getattr(parts, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _delta(part: TextDelta | ThinkingDelta, index: int) -> events.Delta:

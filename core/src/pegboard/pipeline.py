@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from pegboard import shaping
 from pegboard.call import Call, DecidedBy, Ledger, Outcome, Retry, Status
@@ -76,6 +77,7 @@ async def run_call(call: Call, session: Session, agent: str = "main") -> Outcome
     """Take one call through all steps. Never raises for a failing call; a cancelled one ends as ``cancelled``."""
     state = CallState(call, session, agent, session.snapshot())
     with session.abortable() as scope:
+        await checkpoint_if_cancelled()
         await _through(state)
     if scope.cancelled_caught or state.outcome is None:
         state.outcome = _failed(state, Refusal(Code.CANCELLED, _cancel_text(state)))

@@ -137,6 +137,17 @@ class Transcript:
 
         Raises `Locked` while another process holds it, `Unreadable` when it is no session file.
         """
+        transcript = cls.hold(path)
+        try:
+            transcript._load()
+        except BaseException:
+            transcript.close()
+            raise
+        return transcript
+
+    @classmethod
+    def hold(cls, path: Path) -> Transcript:
+        """Open a file and lock it, without reading it. Raises `Locked` and `Unreadable`."""
         if path.is_dir():
             path = path / FILE_NAME
         try:
@@ -146,7 +157,6 @@ class Transcript:
         transcript = cls(path, handle, path.parent.name)
         try:
             transcript._lock()
-            transcript._load()
         except BaseException:
             transcript.close()
             raise
