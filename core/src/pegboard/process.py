@@ -52,27 +52,33 @@ class Process:
         Raises `Refusal` (not_available) when there is no such program, (io_error) when it cannot start.
         """
         try:
-            process = await anyio.open_process(
-                argv,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            # Shielded: an abort in the middle would lose the handle, and with it the process. It takes milliseconds.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    argv,
+                    cwd=cwd,
+                    env=env,
+                    stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
         except FileNotFoundError as error:
             missing = error.filename or argv[0]
             raise Refusal(Code.NOT_AVAILABLE, f"Cannot start {argv[0]}: {missing} does not exist.") from None
         except OSError as error:
             raise Refusal(Code.IO_ERROR, f"Cannot start {argv[0]}: {error.strerror or error}.") from None
+        started = cls(process, argv)
         if stdin is not None and process.stdin is not None:
             try:
                 await process.stdin.send(stdin)
                 await process.stdin.aclose()
             except (BrokenPipeError, ConnectionError, anyio.BrokenResourceError):
                 pass
-        return cls(process, argv)
+            except BaseException:
+                await started.end()
+                raise
+        return started
 
     @property
     def stdout(self) -> ByteReceiveStream:

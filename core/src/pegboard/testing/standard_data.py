@@ -94,8 +94,10 @@ class DataTests(Exam):
     def test_import_does_nothing(self, tmp_path: Path) -> None:
         """Importing the module starts no thread, process or socket, writes no file and prints nothing."""
         module = self.tool_class().__module__
+        empty = tmp_path / "empty"
+        empty.mkdir()
         done = subprocess.run(
-            [sys.executable, "-c", IMPORT_CHECK, module], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-c", IMPORT_CHECK, module], cwd=empty, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
@@ -103,7 +105,7 @@ class DataTests(Exam):
         report = json.loads(lines[0])
         assert not report["seen"], f"importing {module} did {report['seen']}"
         assert report["threads"] == 1, f"importing {module} started a thread"
-        assert not list(tmp_path.iterdir())
+        assert not list(empty.iterdir()), f"importing {module} left files behind"
         strangers = self.other_tool_packages() & {name.partition(".")[0] for name in report["modules"]}
         assert not strangers, f"{module} imports another tool: {', '.join(strangers)}"
 
