@@ -1,0 +1,1 @@
+"""Glob: list the files whose paths match a wildcard pattern."""

@@ -1,0 +1,1 @@
+"""Grep: find lines in files by regular expression."""
