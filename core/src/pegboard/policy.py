@@ -1,0 +1,319 @@
+"""The one function that decides: `decide(manifest, input, accesses, snapshot)`, pure, over frozen rules.
+
+Deny, ask, floors, mode, allow, question, in this order, for each access of a call; the strictest verdict is the call's.
+Everything that asks for permission asks here, so that explaining, testing and replaying a decision are the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pegboard.call import DecidedBy
+from pegboard.decision import (
+    STRENGTH,
+    Decision,
+    Finding,
+    Judged,
+    Mode,
+    Snapshot,
+    VerdictWord,
+    allow_rules,
+    by_rule,
+    order,
+    resolve_accesses,
+    strict_rules,
+    visible,
+)
+from pegboard.errors import PolicyError, UsageError
+from pegboard.floors import critical_removal, protected, words
+from pegboard.manifest import Manifest
+from pegboard.paths import escape, inside
+from pegboard.ruleindex import names_of
+from pegboard.rules import Problem, Rule, escape_text, glob, host_of, lint, parse_rule, pieces
+from pegboard.tool import Access, AccessKind
+
+if TYPE_CHECKING:
+    from pegboard.session import Session
+
+__all__ = [
+    "Decision",
+    "Finding",
+    "Judged",
+    "Mode",
+    "Problem",
+    "Rule",
+    "Snapshot",
+    "critical_removal",
+    "decide",
+    "judge_mode_change",
+    "lint",
+    "parse_rule",
+    "resolve_accesses",
+    "snapshot_of",
+    "suggest",
+    "visible",
+]
+
+ACTING = frozenset(("file", "process", "network", "remote"))
+"""Effects that plan mode keeps behind a question, whatever allow rules say."""
+
+MOST_RULES = 5
+"""[D] Rules that one answer may save."""
+
+_READ, _EDIT, _RUN, _FETCH, _USE = AccessKind
+_BUILT_IN = "built-in"
+
+
+def decide(manifest: Manifest, input: Mapping[str, Any], accesses: Iterable[Judged], snapshot: Snapshot) -> Decision:
+    """Decide about a call. Pure: no I/O, and the order of rules makes no difference.
+
+    ``accesses`` come from `resolve_accesses`. "Ask" with nobody to ask is turned into a refusal by the caller.
+    """
+    names = names_of(manifest)
+    about_tool, params = snapshot.index.of_tool(names)
+    if params:
+        about_tool = about_tool + [rule for field, value, rule in params if _has(input, field, value)]
+    findings = [_judge(manifest, item, names, about_tool, snapshot) for item in accesses] or [
+        _judge(manifest, None, names, about_tool, snapshot)
+    ]
+    top = min(findings, key=_weight) if len(findings) > 1 else findings[0]
+    winner = top.rules[0] if top.ruled else None
+    losers = {id(rule): rule for found in findings for rule in found.rules if rule is not winner}
+    return Decision(top.verdict, top.by, winner, tuple(losers.values()), tuple(findings))
+
+
+def _weight(found: Finding) -> tuple[int, bool]:
+    return STRENGTH[found.verdict], found.open
+
+
+def _has(input: Mapping[str, Any], field: str, wanted: str) -> bool:
+    value = input.get(field)
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    return isinstance(value, str | int | float) and glob(pieces(wanted), str(value))
+
+
+def _judge(
+    manifest: Manifest, item: Judged | None, names: tuple[str, ...], about_tool: list[Rule], snapshot: Snapshot
+) -> Finding:
+    """Judge one access, or the bare tool: the six questions in their order."""
+    rules = about_tool
+    if item is not None:
+        rules = about_tool + strict_rules(item, names, snapshot.index) + allow_rules(item, names, snapshot.index)
+    if len(rules) > 1:
+        rules = sorted({id(rule): rule for rule in rules}.values(), key=order)
+
+    def found(verdict: VerdictWord, by: DecidedBy, *, open: bool = False, ruled: bool = False) -> Finding:
+        if verdict == "ask" and snapshot.mode is Mode.DONT_ASK:
+            reason = f"it needs a question ({by.reason}), and the mode never asks"
+            verdict, by, ruled = "deny", DecidedBy(by="mode", source="dontAsk", reason=reason), False
+        if item is None:
+            return Finding(None, verdict, by, tuple(rules), open, ruled)
+        return Finding(item.access, verdict, by, tuple(rules), open, ruled, item.names, item.folder)
+
+    if rules and rules[0].effect != "allow":
+        return found(rules[0].effect, by_rule(rules[0], item), ruled=True)
+    if _is_plan(item, snapshot):
+        return found("allow", DecidedBy(by="mode", source="plan", reason="the plan may be written"))
+    floor = _floor(manifest, item, snapshot)
+    if floor:
+        return found("ask", DecidedBy(by="rule", source=_BUILT_IN, reason=floor))
+    moded = _by_mode(item, snapshot)
+    if moded is not None:
+        return found(moded[0], DecidedBy(by="mode", source=snapshot.mode.value, reason=moded[1]))
+    free = _free(manifest, item, snapshot)
+    if free:
+        return found("allow", DecidedBy(by="mode", source=snapshot.mode.value, reason=free))
+    counting = rules
+    if rules and snapshot.mode is Mode.PLAN and manifest.concurrency != "read" and ACTING & set(manifest.effects):
+        counting = [rule for rule in rules if rule.scope == "builtin"]
+    if counting:
+        return found("allow", by_rule(counting[0], item), ruled=counting[0] is rules[0])
+    return found("ask", DecidedBy(by="mode", source=snapshot.mode.value, reason=_want(manifest, item)), open=True)
+
+
+def _want(manifest: Manifest, item: Judged | None) -> str:
+    if item is None:
+        return f"no rule allows {manifest.name}"
+    target = visible(item.access.target)
+    if item.names[-1] != item.names[0]:
+        target += f" (really {visible(item.names[-1])})"
+    return f"no rule allows {manifest.name} to {item.access.kind.value} {target}"
+
+
+def _within(item: Judged, folders: Sequence[str]) -> bool:
+    return item.certain and all(inside(name, folders) for name in item.names)
+
+
+def _is_plan(item: Judged | None, snapshot: Snapshot) -> bool:
+    if snapshot.mode is not Mode.PLAN or not snapshot.plan_file or item is None or item.access.kind is not _EDIT:
+        return False
+    return _within(item, (snapshot.plan_file,))
+
+
+def _floor(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:
+    """Why no allow rule may lift the question; empty if it may."""
+    if manifest.person:
+        return f"only a person can answer {manifest.name}"
+    if item is None:
+        return ""
+    if item.access.kind is _RUN:
+        target = item.access.target
+        return critical_removal(words(target), snapshot) if "rm" in target else ""
+    if item.access.kind is _EDIT and snapshot.mode is not Mode.BYPASS:
+        for name in item.names:
+            word = protected(name) or (inside(name, snapshot.guarded) and name)
+            if word:
+                return f"{word} is protected: changing it needs a person's yes"
+    return ""
+
+
+def _by_mode(item: Judged | None, snapshot: Snapshot) -> tuple[VerdictWord, str] | None:
+    """What the mode says before any allow rule is heard."""
+    mode = snapshot.mode
+    if mode is Mode.BYPASS:
+        return "allow", "the mode allows what no rule and no floor stops"
+    if item is None or item.access.kind is not _EDIT:
+        return None
+    if mode is Mode.PLAN:
+        return "deny", "in plan mode nothing is changed but the plan"
+    if mode is Mode.ACCEPT_EDITS and _within(item, snapshot.roots):
+        return "allow", "edits inside the working directories are accepted"
+    return None
+
+
+def _free(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:
+    """Why the call needs no question and no rule; empty if it does."""
+    if item is None:
+        if not manifest.ask:
+            return f"{manifest.name} needs no question"
+        silent = manifest.concurrency == "read" and not manifest.name.startswith("mcp__")
+        return f"{manifest.name} only reads" if silent else ""
+    kind = item.access.kind
+    if kind is _READ and _within(item, (*snapshot.roots, *snapshot.readable)):
+        return "reading inside the working directories needs no question"
+    if not manifest.ask and (kind is _USE or (kind is _EDIT and _within(item, snapshot.roots))):
+        return f"{manifest.name} needs no question"
+    return ""
+
+
+# -- what an answer would save ---------------------------------------------------------------------------------------
+
+
+def suggest(
+    manifest: Manifest, accesses: Sequence[Access], decision: Decision, snapshot: Snapshot
+) -> tuple[list[str], list[str]]:
+    """The allow rules that answer a question "for this session", and those that "always" would save.
+
+    Both are empty where no rule could help (an ask rule or a floor stands behind the question) or too many would be
+    needed. Edits are for the session only. ``accesses`` are those of the decided call.
+    """
+    if (
+        not decision.question_only
+        or snapshot.managed_rules_only
+        or len(accesses) != sum(found.access is not None for found in decision.findings)
+    ):
+        return [], []
+    session: dict[str, bool] = {}
+    for found in decision.findings:
+        if found.verdict == "ask":
+            for text in _rules_for(manifest, found, snapshot):
+                session[text] = found.access is None or found.access.kind is not _EDIT
+    if not session or len(session) > MOST_RULES:
+        return [], []
+    return list(session), list(session) if all(session.values()) else []
+
+
+def _rules_for(manifest: Manifest, found: Finding, snapshot: Snapshot) -> list[str]:
+    access = found.access
+    if access is None or manifest.name.startswith("mcp__"):
+        return [manifest.name]
+    if access.kind is _FETCH:
+        host = host_of(access.target)
+        return [_rule(manifest.name, f"domain:{host}")] if host else []
+    if access.kind is _RUN:
+        return [_rule("Bash", escape_text(access.target.strip()))] if manifest.name == "Bash" else [manifest.name]
+    if access.kind is _USE:
+        return [_rule(manifest.name, escape_text(access.target))]
+    family = "Edit" if access.kind is _EDIT else "Read"
+    folders = found.names if found.folder else [name.rpartition("/")[0] for name in found.names]
+    wide = [folder.count("/") < 2 or folder == snapshot.home for folder in folders]
+    return list(
+        dict.fromkeys(
+            _rule(family, f"/{escape(name)}" if broad else f"/{escape(folder)}/**")
+            for name, folder, broad in zip(found.names, folders, wide, strict=True)
+        )
+    )
+
+
+def _rule(tool: str, specifier: str) -> str:
+    return Rule(effect="allow", tool=tool, specifier=specifier, scope="session").text
+
+
+# -- modes, and the snapshot of a session ----------------------------------------------------------------------------
+
+
+def judge_mode_change(
+    mode: Mode, snapshot: Snapshot, root_user: bool, *, scope: str = "session", boxed: bool = False, auto: bool = False
+) -> Decision:
+    """Decide whether a mode may be entered. ``scope`` is who asks for it: a rule scope, or ``agent``.
+
+    ``boxed``: the process runs in a container. ``auto``: a classifier plug-in is there. Never asks.
+    """
+    why, by = "", "policy"
+    if (mode is Mode.BYPASS and snapshot.disable_bypass) or (mode is Mode.AUTO and snapshot.disable_auto):
+        why = f"managed policy forbids the mode {mode}"
+    elif mode in (Mode.BYPASS, Mode.AUTO) and scope in ("project", "local", "plugin", "agent"):
+        why, by = f"{scope} settings may not select the mode {mode}", "trust"
+    elif mode is Mode.BYPASS and root_user and not boxed:
+        why = "bypassPermissions is refused for root outside a container; start as another user"
+    elif mode is Mode.AUTO and not auto:
+        why, by = "no classifier plug-in is installed, so the mode auto is not available", "mode"
+    decided = DecidedBy(by=by if why else "mode", source=scope, reason=why or f"the mode {mode} may be entered")
+    return Decision("deny" if why else "allow", decided)
+
+
+def snapshot_of(session: Session) -> Snapshot:
+    """Freeze the policy of a session: the rules of its settings, its plug-ins and its answers.
+
+    A rule that cannot be read is left out and listed in ``faults``. Raises `PolicyError` for a managed deny or ask rule
+    that cannot be read: it may not vanish.
+    """
+    settings, places = session.settings, session.places
+    rules: list[Rule] = []
+    faults: list[str] = []
+    for given in settings.rules():
+        locate = given.__class__.line.__get__(given)
+        try:
+            rules.append(
+                parse_rule(
+                    given.text,
+                    effect=given.effect,
+                    scope=given.scope,
+                    source=given.source,
+                    line=locate,
+                    root=str(given.root),
+                )
+            )
+        except UsageError as error:
+            if given.scope == "managed" and given.effect != "allow":
+                raise PolicyError(f"Managed policy: {error}") from None
+            faults.append(str(error))
+    for listed in session.manager.hook.peg_rules(registry=session.registry):
+        rules += listed
+    return Snapshot.make(
+        [*rules, *session.session_rules],
+        mode=session.mode,
+        cwd=session.cwd,
+        home=places.home,
+        roots=session.roots,
+        project=places.root,
+        trusted=session.trusted,
+        managed_rules_only=bool(settings.value("permissions.managed_rules_only")),
+        disable_bypass=bool(settings.value("permissions.disable_bypass")),
+        disable_auto=bool(settings.value("permissions.disable_auto")),
+        readable=(session.directory / "tool-output",),
+        guarded=(places.user_dir, places.managed_dir),
+        faults=faults,
+    )
