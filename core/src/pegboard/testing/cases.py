@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -306,7 +306,7 @@ def _exit_code(played: Played, call: int, wanted: int) -> str:
     return "" if played.exit_code == wanted else f"{played.exit_code}"
 
 
-CHECKS = {
+CHECKS: dict[str, Callable[[Played, int, Any], str]] = {
     "contains": _contains,
     "not_contains": _not_contains,
     "not_regex": _not_regex,

@@ -82,7 +82,8 @@ class Exam:
 
     def variant(self, **methods: Callable[..., Any]) -> Tool[Any, Any]:
         """An object of the tool's class with some methods replaced."""
-        return type(self.tool_class().__name__, (self.tool_class(),), methods)()
+        made: Tool[Any, Any] = type(self.tool_class().__name__, (self.tool_class(),), methods)()
+        return made
 
     # -- a try -------------------------------------------------------------------------------------------------
 

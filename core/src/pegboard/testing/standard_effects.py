@@ -61,6 +61,7 @@ class EffectTests(Exam):
         async def work() -> tuple[Outcome, Watch, list[str]]:
             async with bench:
                 await self._before_gently(bench, any_case)
+                bench.found(self.tool)  # the gate may look at engines the first time it is asked
                 before = tree(bench.folder)
                 with Watch() as watch:
                     outcome = await bench.call(self.tool, any_case.given(bench.folder))
