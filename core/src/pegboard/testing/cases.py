@@ -70,15 +70,16 @@ class Pipe:
         before: Sequence[str] = (),
     ) -> None:
         flags = [part for rule in allow for part in ("--allow", rule)]
-        self._process = subprocess.Popen(
-            [*before, sys.executable, "-m", "pegboard", "call", "--jsonl", *flags, *options],
-            cwd=folder,
-            env=environment(home),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=open(home / "stderr", "w+b"),  # noqa: SIM115  (read back in `close`)
-        )
         self._noise = home / "stderr"
+        with open(self._noise, "wb") as noise:
+            self._process = subprocess.Popen(
+                [*before, sys.executable, "-m", "pegboard", "call", "--jsonl", *flags, *options],
+                cwd=folder,
+                env=environment(home),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=noise,
+            )
 
     def ask(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Send one request line; the results of its calls, in order."""
