@@ -74,6 +74,8 @@ class Recorded:
     status: int = 0
     problems: list[str] = field(default_factory=list)
     """Why it was refused."""
+    sent: int = 0
+    """Events of the answer that have been sent."""
     hung_up: bool = False
     """The client closed the connection before the answer was complete."""
 
@@ -313,9 +315,11 @@ def _stream(exchange: Exchange, entry: Recorded, turn: Mapping[str, Any], events
     if pause:
         for event in events[:cut]:
             exchange.chunk(event)
+            entry.sent += 1
             if exchange.gone(pause):
                 entry.hung_up = True
                 return exchange.drop()
     else:
         exchange.chunk(*events[:cut])
+        entry.sent = len(events[:cut])
     return exchange.end() if cut is None else exchange.drop()

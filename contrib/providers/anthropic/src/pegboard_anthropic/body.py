@@ -37,6 +37,7 @@ class Bodies:
         conversation = self._conversation(request.messages)
         system, marks = _system(request.system, conversation.marks)
         head: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
+        head.update({key: value for key, value in request.extra.items() if value is not None})
         if "cache_control" not in request.extra and marks < BREAKPOINTS:
             head["cache_control"] = MARK
         marks += 1
@@ -46,22 +47,19 @@ class Bodies:
     def count(self, request: Request) -> bytes:
         """The body for the count endpoint: the same prompt, nothing about the answer."""
         conversation = self._conversation(request.messages)
-        system, _ = _system(request.system, BREAKPOINTS)
-        plain = msgspec.structs.replace(request, extra={})
-        return self._joined(plain, {"model": request.model}, system, bytes(conversation.buffer))
+        return self._joined(request, {"model": request.model}, request.system, [conversation.buffer])
 
-    def _joined(self, request: Request, head: dict[str, Any], system: list[Block], messages: bytes) -> bytes:
+    def _joined(
+        self, request: Request, head: dict[str, Any], system: list[Block], messages: Sequence[bytes | bytearray]
+    ) -> bytes:
         if request.thinking is not None:
             head["thinking"] = request.thinking
-        for key, value in request.extra.items():
-            if value is not None:
-                head[key] = value
-        parts = [_encode(head)[:-1]]
+        parts: list[bytes | bytearray] = [_encode(head)[:-1]]
         if request.tools:
             parts += [b',"tools":[', b",".join(self._encoded_tools(request.tools)), b"]"]
         if system:
             parts += [b',"system":', _encode(system)]
-        parts += [b',"messages":[', messages, b"]}"]
+        parts += [b',"messages":[', *messages, b"]}"]
         return b"".join(parts)
 
     def _encoded_tools(self, tools: Sequence[ToolSpec]) -> list[bytes]:
@@ -130,14 +128,17 @@ class _Conversation:
             self._blocks.append(len(message.content))
             self._marks.append(encoded.count(b'"cache_control":{'))
 
-    def encoded(self, may_mark: bool) -> bytes:
-        """The messages, joined. Where too much is new for the service to find its last entry, that place is marked."""
+    def encoded(self, may_mark: bool) -> list[bytes | bytearray]:
+        """The messages, in pieces to be joined.
+
+        Where too much is new for the service to find its last cache entry, the message at its end is marked.
+        """
         last, self._sent = self._sent - 1, len(self._messages)
         if not may_mark or last < 0 or sum(self._blocks[last + 1 :]) <= LOOKBACK:
-            return bytes(self.buffer)
+            return [self.buffer]
         marked = _marked(self._messages[last])
         start = self._ends[last - 1] + 1 if last else 0
-        return b"".join([self.buffer[:start], _encode_message(marked), self.buffer[self._ends[last] :]])
+        return [self.buffer[:start], _encode_message(marked), self.buffer[self._ends[last] :]]
 
 
 def _marked(message: Message) -> Message:

@@ -35,6 +35,7 @@ class Library:
         self._access = access
         self._platform = platform
         self._client: anthropic.AsyncAnthropic | None = None
+        self._opening = anyio.Lock()
 
     async def events(self, body: bytes) -> AsyncGenerator[dict[str, Any], None]:
         """Send a streamed message request; yield its events as they arrive. Closing it early closes the connection."""
@@ -68,9 +69,10 @@ class Library:
             await client.close()
 
     async def _opened(self) -> anthropic.AsyncAnthropic:
-        if self._client is None:
-            self._client = await anyio.to_thread.run_sync(self._open)
-        return self._client
+        async with self._opening:
+            if self._client is None:
+                self._client = await anyio.to_thread.run_sync(self._open)
+            return self._client
 
     def _open(self) -> anthropic.AsyncAnthropic:
         import anthropic
