@@ -136,21 +136,29 @@ def switched_off(candidate: Candidate, now: GateSnapshot) -> Refused | None:
     """6. Is the tool off in the highest scope that speaks about it?"""
     if candidate.kind is not Kind.TOOL:
         return None
-    if now.switches:
-        name = fold(candidate.name)
-        names = {name, *map(fold, _aliases(candidate))}
-        for switch in now.switches:
-            if _covers(switch.off, names):
-                by = "managed policy switched it off" if switch.forced else f"it is off in the {switch.scope} settings"
-                return _refuse(candidate, "switched_off", by, switch.source)
-            if _covers(switch.on, names):
-                return None
+    switch, on = decided((candidate.name, *_aliases(candidate)), now.switches)
+    if switch is not None and on:
+        return None
+    if switch is not None:
+        by = "managed policy switched it off" if switch.forced else f"it is off in the {switch.scope} settings"
+        return _refuse(candidate, "switched_off", by, switch.source)
     load = candidate.tool.load if candidate.manifest is not None else "core"
     if now.default == "all" or (now.default == "core" and load == "core"):
         return None
     return _refuse(
         candidate, "switched_off", f"tools.default is {now.default}, and no scope turns it on", now.default_source
     )
+
+
+def decided(names: Iterable[str], switches: Iterable[Switch]) -> tuple[Switch | None, bool | None]:
+    """The highest scope that speaks about a tool of these names, and whether it is on there; (None, None) = none."""
+    folded = {fold(name) for name in names} if switches else set()
+    for switch in switches:
+        if _covers(switch.off, folded):
+            return switch, False
+        if _covers(switch.on, folded):
+            return switch, True
+    return None, None
 
 
 def clashes(candidate: Candidate, now: GateSnapshot) -> Refused | None:
@@ -230,6 +238,20 @@ def missing_engine(candidate: Candidate, now: GateSnapshot) -> Refused | None:
 
 
 GATE = (denied, not_allowed, origin_off, untrusted, changed, switched_off, clashes, wrong_api, missing_engine)
+
+
+PASSES = {
+    "denied": "managed policy does not deny it",
+    "not_allowed": "no managed allow list leaves it out",
+    "origin_off": "its kind of source is switched on",
+    "untrusted": "it has the trust that its source needs",
+    "changed": "its files are those that were approved",
+    "switched_off": "no settings scope switches it off",
+    "clashes": "nobody else holds its name",
+    "wrong_api": "it speaks the contract of this core",
+    "missing_engine": "the engines it needs are here",
+}
+"""What it means, in words, that a question does not object."""
 
 
 def judge(candidate: Candidate, now: GateSnapshot) -> Refused | None:

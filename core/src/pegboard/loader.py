@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pegboard.candidate import RANK, Candidate, Kind, Origin, Source
+from pegboard.engines import problems
 from pegboard.errors import Broken, Refused, UsageError
 from pegboard.find import approved_digest, digest, everything
 from pegboard.gate import GATE, GateSnapshot, judge
@@ -91,10 +92,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Registry:
     """Everything that was found in one start, judged under the settings of now. Made by `find`."""
 
-    def __init__(self, found: Iterable[Candidate], index: Index, settings: Settings, trust: Trust) -> None:
+    def __init__(
+        self, found: Iterable[Candidate], missing: Mapping[str, str], settings: Settings, trust: Trust
+    ) -> None:
         self.candidates: tuple[Candidate, ...] = _ranked(found)
         """All of them, best origin first. Those of `peg_sources` come with `gather`."""
-        self._index = index
+        self._missing = missing
         self._settings = settings
         self._trust = trust
         self._generation = -1
@@ -126,8 +129,13 @@ class Registry:
         """
         index = Index(os.path.join(places.user_dir, "cache"), sys.prefix)
         found = everything(places, plugin_dirs, sys.path if paths is None else paths, index)
+        missing = problems(
+            [need for one in found if isinstance(one.manifest, Manifest) for need in one.manifest.needs],
+            index,
+            os.environ,
+        )
         index.save()
-        return cls(found, index, settings, trust)
+        return cls(found, missing, settings, trust)
 
     # -- judged ------------------------------------------------------------------------------------------------
 
@@ -143,8 +151,7 @@ class Registry:
 
             self._generation = self._settings.generation
             self.candidates, approved = self._pinned()
-            self._snapshot = take(self.candidates, self._settings, approved, self._index)
-            self._index.save()
+            self._snapshot = take(self.candidates, self._settings, approved, self._missing)
             self._verdicts = {one: judge(one, self._snapshot) for one in self.candidates}
             self._tools = {
                 one.name: Found(manifest=one.tool, candidate=one)

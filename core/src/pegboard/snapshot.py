@@ -5,17 +5,14 @@ Kept apart from the gate so that the nine questions stay pure, and from the sett
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pegboard import engines
-from pegboard.candidate import Candidate, Kind
+from pegboard.candidate import Candidate
 from pegboard.gate import GateSnapshot, Switch, holders, own_names
 from pegboard.names import fold, pick
-from pegboard.scan import Index
 
 if TYPE_CHECKING:
     from pegboard.settings import Settings
@@ -25,9 +22,13 @@ SCOPES = ("managed", "flag", "local", "project", "user", "recommended")
 """Settings scopes, highest first."""
 
 
-def take(found: Sequence[Candidate], settings: Settings, approved: Mapping[str, str], index: Index) -> GateSnapshot:
-    """The snapshot of this moment for these candidates. ``approved``: digests by `Candidate.key`."""
-    needs = {need for one in found if one.kind is Kind.TOOL and one.manifest is not None for need in one.tool.needs}
+def take(
+    found: Sequence[Candidate], settings: Settings, approved: Mapping[str, str], missing: Mapping[str, str]
+) -> GateSnapshot:
+    """The snapshot of this moment for these candidates.
+
+    ``approved``: digests by `Candidate.key`. ``missing``: what `pegboard.engines` says of their needs.
+    """
     deny, allow = _counted(settings, "plugins.deny"), _counted(settings, "plugins.allow")
     origins, default = _counted(settings, "plugins.sources"), _counted(settings, "tools.default")
     now = GateSnapshot(
@@ -42,7 +43,7 @@ def take(found: Sequence[Candidate], settings: Settings, approved: Mapping[str, 
         default=settings.value("tools.default") if default else "all",
         default_source=_place(default[0]) if default else "",
         override=_overrides(settings),
-        missing=engines.problems(needs, index, os.environ),
+        missing=missing,
     )
     return msgspec.structs.replace(now, holders=holders(found, now))
 

@@ -1,0 +1,1 @@
+"""Example: count the lines, words and bytes of one file."""
