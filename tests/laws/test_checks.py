@@ -9,6 +9,8 @@ from pathlib import Path
 
 TABLE = tomllib.loads((Path(__file__).parent / "checks.toml").read_text("utf-8"))
 NAME = re.compile(r"^test_([a-z]+)_(\d+)(?=_|$)")
+KIT = "core/src/pegboard/testing"
+"""Suites of the kit carry the numbers of what they examine."""
 
 
 def due() -> set[str]:
@@ -26,7 +28,7 @@ def _expand(numbers: str) -> list[int]:
 
 def carried(repository) -> set[str]:
     names = set()
-    for path in repository.tests():
+    for path in (*repository.tests(), *(repository.root / KIT).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (match := NAME.match(node.name)):
                 names.add(f"{match[1].upper()}-{int(match[2])}")

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pegboard.testing.cases import Pipe, play, problems
     from pegboard.testing.effects import Watch, changed, tree, untrue
+    from pegboard.testing.messages import MessagesService
+    from pegboard.testing.providers import ProviderSuite
     from pegboard.testing.sessions import Bench, Listener, Willing, tool_of
     from pegboard.testing.steps import interrupted
     from pegboard.testing.suite import Case, ToolSuite, case
 
 __all__ = [
-    "Bench", "Case", "Listener", "Pipe", "ToolSuite", "Watch", "Willing", "case", "changed", "interrupted", "play",
-    "problems", "tool_of", "tree", "untrue",
+    "Bench", "Case", "Listener", "MessagesService", "Pipe", "ProviderSuite", "ToolSuite", "Watch", "Willing", "case",
+    "changed", "interrupted", "play", "problems", "tool_of", "tree", "untrue",
 ]  # fmt: skip
 
 _PARTS = {
     "cases": ("Pipe", "play", "problems"),
     "effects": ("Watch", "changed", "tree", "untrue"),
+    "messages": ("MessagesService",),
+    "providers": ("ProviderSuite",),
     "sessions": ("Bench", "Listener", "Willing", "tool_of"),
     "steps": ("interrupted",),
     "suite": ("Case", "ToolSuite", "case"),
