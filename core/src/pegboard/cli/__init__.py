@@ -119,6 +119,12 @@ def main() -> NoReturn:
         _leave(1)
     except SystemExit as exit_:
         _leave(exit_.code if isinstance(exit_.code, int) else 1)
+    except Exception as error:
+        if os.environ.get("PEG_DEBUG"):
+            raise
+        said = " ".join(str(error).split()) or "no message"
+        click.echo(f"peg: an unexpected fault ({type(error).__name__}: {said}). PEG_DEBUG=1 shows where.", err=True)
+        _leave(1)
 
 
 def _leave(code: int, *, quiet: bool = False) -> NoReturn:

@@ -5,6 +5,7 @@ The door for scripts and other programs: the same judging, locking and recording
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -52,7 +53,7 @@ def command(tool: str | None, input: str | None, jsonl: bool, session_id: str | 
         requests = None
     else:
         if tool is None:
-            raise UsageError("Name a tool, e.g.: peg call Read '{\"file_path\": \"README.md\"}', or use --jsonl.")
+            raise UsageError('Name a tool, e.g.: peg call Read \'{"file_path": "README.md"}\', or use --jsonl.')
         raw = sys.stdin.read() if input == "-" else input
         requests = [{"tool": tool, "input": raw if raw is not None else {}, "text": True}]
     import anyio
@@ -140,7 +141,9 @@ def _requests(line: bytes, number: int) -> tuple[list[Call], Outcome | None]:
             return calls, None
         return [_call(request, number)], None
     except (ValueError, RecursionError) as error:
-        text = f"Line {number + 1} of the input is no request: {error}. Send one JSON object with tool and input a line."
+        text = (
+            f"Line {number + 1} of the input is no request: {error}. Send one JSON object with tool and input a line."
+        )
         outcome = Outcome(
             status=Status.NOT_STARTED, code=Code.INVALID_INPUT, text=text, decision=DecidedBy(by="validation")
         )
@@ -156,10 +159,8 @@ def _call(request: dict[str, Any], index: int, *, parse: bool = False) -> Call:
     if not isinstance(call_id, str | int):
         raise ValueError('"id" must be a text')
     if parse and isinstance(given, str):
-        try:
+        with contextlib.suppress(ValueError):  # the pipeline answers broken JSON, and quotes it
             given = json.loads(given)
-        except ValueError:
-            pass  # the pipeline answers broken JSON, and quotes it
     return Call(id=str(call_id), tool=tool, input=given, origin="user")
 
 

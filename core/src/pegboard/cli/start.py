@@ -1,0 +1,112 @@
+"""What every command starts from: places, trust, settings and the registry, each made when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pegboard.errors import UsageError
+from pegboard.places import Places, find_places
+
+if TYPE_CHECKING:
+    from pegboard.host import Host
+    from pegboard.loader import Registry
+    from pegboard.session import Session
+    from pegboard.settings import Settings
+    from pegboard.trust import Trust
+
+
+class Start:
+    """The parts of one start, in the order in which they depend on each other."""
+
+    def __init__(self, cwd: Path | None, trust_flag: bool, flags: Mapping[str, Any]) -> None:
+        self.places: Places = find_places(cwd)
+        self._trust_flag = trust_flag
+        self._flags = dict(flags)
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Approvals and trusted workspaces of this user."""
+        from pegboard.trust import Trust
+
+        return Trust.load(self.places)
+
+    @cached_property
+    def trusted(self) -> bool:
+        """Whether this workspace's own files may widen anything: by a stored decision, or by --trust for this run."""
+        return self._trust_flag or self.trust.trusted(self.places.root)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The effective settings, with those that the installed tools declare."""
+        self.registry  # noqa: B018 - finding the tools declares their settings
+        return self._settings
+
+    @cached_property
+    def _settings(self) -> Settings:
+        from pegboard.settings import Settings
+
+        return Settings.load(self.places, flags=self._flags, trusted=self.trusted)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """Everything that is installed, found without importing it."""
+        from pegboard.loader import Registry
+
+        registry = Registry.find(self.places, self._settings, self.trust)
+        self._settings.declare(registry.declared_settings())
+        self._settings.check_flags()
+        return registry
+
+
+def start(cwd: Path | None = None, trust_flag: bool = False, flags: Mapping[str, Any] | None = None) -> Start:
+    """The start for a directory. ``flags`` holds settings from the command line, by dotted key."""
+    return Start(cwd, trust_flag, flags or {})
+
+
+def flags_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings from the options of `policy_options`: rules, mode, and every ``--set KEY=VALUE``."""
+    from pegboard.settings import parse_value
+
+    flags: dict[str, Any] = {}
+    for text in options.get("overrides") or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {text!r} has no value; write --set KEY=VALUE.")
+        flags[key.strip()] = parse_value(value.strip())
+    for effect in ("allow", "ask", "deny"):
+        given = list(options.get(effect) or ())
+        if given:
+            flags[f"permissions.{effect}"] = given
+    if options.get("permission_mode"):
+        flags["permissions.mode"] = options["permission_mode"]
+    return flags
+
+
+def open_session(
+    options: Mapping[str, Any], *, session_id: str | None = None, host: Host | None = None, cwd: Path | None = None
+) -> Session:
+    """A session for a command: a new one, or the one with this id when it exists. Notices go to stderr."""
+    import click
+
+    from pegboard import __version__
+    from pegboard.session import Session
+    from pegboard.transcript import Transcript
+
+    begun = start(cwd, bool(options.get("trust")), flags_of(options))
+    settings, registry = begun.settings, begun.registry
+    for problem in settings.problems:
+        click.echo(f"peg: {problem.text}", err=True)
+    import uuid
+
+    name = session_id or str(uuid.uuid4())
+    folder = begun.places.sessions_dir / name
+    if (folder / "transcript.jsonl").exists():
+        transcript = Transcript.resume(folder)
+    else:
+        transcript = Transcript.create(folder, cwd=begun.places.cwd, version=__version__, session=name)
+    for notice in transcript.notices:
+        click.echo(f"peg: {notice}", err=True)
+    return Session.create(begun.places, settings, registry, host=host, trusted=begun.trusted, transcript=transcript)
