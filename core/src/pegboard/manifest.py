@@ -80,6 +80,8 @@ class ProviderManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Beginnings of model names that this provider speaks for when none is named."""
     default_model: str = ""
     """Model to use when the settings name none."""
+    credentials: list[str] = []
+    """Environment variables that hold its key, any one of them; `peg doctor` looks for them."""
     settings: dict[str, Setting] = {}
     """Settings of the provider, by full dotted name."""
 

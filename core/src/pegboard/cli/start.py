@@ -98,7 +98,7 @@ def open_session(
     begun = start(cwd, bool(options.get("trust")), flags_of(options))
     settings, registry = begun.settings, begun.registry
     for problem in settings.problems:
-        click.echo(f"peg: {problem.text}", err=True)
+        click.echo(f"peg: {problem}", err=True)
     import uuid
 
     name = session_id or str(uuid.uuid4())
