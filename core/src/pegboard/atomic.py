@@ -33,10 +33,15 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def replace(path: Path, data: bytes, *, mode: int) -> None:
-    """Put a new version in the place of a file; readers see the old or the new one. A file keeps its mode bits."""
+    """Put a new version in the place of a file; readers see the old or the new one. A file keeps its mode bits.
+
+    Call it under `locked`. Raises OSError, and leaves the old version then.
+    """
     with contextlib.suppress(FileNotFoundError):
         mode = path.stat().st_mode & 0o7777
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        temporary.unlink()  # of a process that was killed here and had the same id
     handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         with open(handle, "wb") as file:

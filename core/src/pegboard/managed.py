@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pegboard.errors import PolicyError
+from pegboard.errors import PolicyError, UsageError
 from pegboard.places import MANAGED_DIRS
 from pegboard.settings_files import ABSENT, Layer, Problem, SettingsFile
 
@@ -147,9 +147,18 @@ class Managed:
 
 
 def _restriction_fault(layer: Layer) -> Problem | None:
-    """What makes the managed deny or ask rules of a file uncertain."""
+    """What makes the managed deny or ask rules of a file uncertain: a rule that cannot be read denies nothing."""
     for key in ("permissions.deny", "permissions.ask"):
         rules = layer.get(key)
-        if rules is not ABSENT and not (isinstance(rules, list) and all(isinstance(rule, str) for rule in rules)):
+        if rules is ABSENT:
+            continue
+        if not (isinstance(rules, list) and all(isinstance(rule, str) for rule in rules)):
             return Problem(text=f"{key} takes a list of rules", source=layer.source, line=layer.line(key), key=key)
+        from pegboard.rules import parse_rule
+
+        for rule in rules:
+            try:
+                parse_rule(rule, effect=key.rpartition(".")[2], scope="managed")
+            except UsageError as error:
+                return Problem(text=str(error), source=layer.source, line=layer.line(key, rule), key=key)
     return None

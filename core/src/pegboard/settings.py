@@ -9,7 +9,6 @@ invalid lock of managed policy is shut.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from pegboard.settings_entries import (
     any_match,
     fold,
     keys_in,
+    parse_all,
     pieces,
     tool_switch,
 )
@@ -34,6 +34,7 @@ from pegboard.settings_files import (
     Layer,
     Problem,
     SettingsFile,
+    belongs_to_project,
     nested,
     own_files,
     restriction_files,
@@ -44,6 +45,7 @@ from pegboard.settings_keys import JSON, Key, core_keys, declared_key, near, par
 if TYPE_CHECKING:
     from pegboard.manifest import Setting
     from pegboard.places import Places
+    from pegboard.rules import Rule
 
 __all__ = [
     "Entry",
@@ -55,6 +57,7 @@ __all__ = [
     "Switch",
     "add_rules",
     "parse_value",
+    "settings_file",
     "tool_switch",
 ]
 
@@ -85,6 +88,7 @@ class Settings:
         self._problems: list[Problem] | None = None
         self._suspended: str | None = None
         self._found: list[Layer] | None = None
+        self._parsed: tuple[list[Rule], list[Problem]] | None = None
         for file in self._files:
             file.read()
         self._reset()
@@ -128,7 +132,7 @@ class Settings:
 
     # -- values ------------------------------------------------------------------------------------------------
 
-    def keys(self) -> list[str]:
+    def names(self) -> list[str]:
         """Every declared key, in order."""
         return sorted({*core_keys(), *self._declared})
 
@@ -136,7 +140,7 @@ class Settings:
         """What is declared about a key. Raises `UsageError` for one that nobody declared."""
         found = core_keys().get(name) or self._declared.get(name)
         if found is None:
-            raise unknown_key(name, self.keys())
+            raise unknown_key(name, self.names())
         return found
 
     def value(self, key: str) -> Any:
@@ -164,9 +168,9 @@ class Settings:
 
     def explain(self, key: str) -> Explanation:
         """The value of a key, where it comes from, and what it shadows."""
-        spec = self.key(key)
-        counted = [entry for entry in self.entries(key) if not entry.why_not]
-        refused = [entry for entry in self.entries(key) if entry.why_not]
+        spec, entries = self.key(key), self.entries(key)
+        counted = [entry for entry in entries if not entry.why_not]
+        refused = [entry for entry in entries if entry.why_not]
         whole = spec.kind not in ("list", "table") or (spec.kind == "list" and spec.merge == "replace")
         used = counted[:1] if whole else counted
         lock = self._managed.lock_of(key)
@@ -177,15 +181,24 @@ class Settings:
     # -- rules and what is held --------------------------------------------------------------------------------
 
     def rules(self) -> list[RuleText]:
-        """The permission rules in force, deny first, highest scope first. What is held back is in `held`."""
+        """The permission rules in force, deny first, highest scope first. What is held back is in `held`.
+
+        A managed recommendation is a ``builtin`` rule: everybody may add to it.
+        """
         effects: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
         return [
-            RuleText(effect, text, entry.scope, entry.source, self._rule_root(entry.scope), entry.layer)
+            RuleText(effect, text, _rule_scope(entry), entry.source, self._root(entry), entry.layer)
             for effect in effects
             for entry in self.entries(f"permissions.{effect}")
             if not entry.why_not
             for text in entry.value
         ]
+
+    def parsed_rules(self) -> list[Rule]:
+        """The rules in force that are well formed, parsed once; what is wrong with the others is in `problems`."""
+        if self._parsed is None:
+            self._parsed = parse_all(self.rules())
+        return list(self._parsed[0])
 
     @property
     def suspended(self) -> str:
@@ -219,7 +232,8 @@ class Settings:
                 known, unknown = self._keys_in(layer)
                 found += [self._unknown(layer, key) for key in unknown]
                 found += [problem for key in known for problem in self._faults(layer, key)]
-            self._problems = found
+            self.parsed_rules()
+            self._problems = found + (self._parsed[1] if self._parsed is not None else [])
         return list(self._problems)
 
     def check_flags(self) -> None:
@@ -227,6 +241,14 @@ class Settings:
         for problem in self.problems:
             if problem.source == self._flags.source:
                 raise UsageError(problem.text)
+
+    def check_settable(self, key: str, scope: str, value: JSON) -> None:
+        """Raise `UsageError` when a scope may not set a key to this value: asked before a value is saved."""
+        spec = self.key(key)
+        entry = self._limit(key, spec, Entry(Layer(scope, "", {}), key, value))
+        why = self._not_settable(key, spec, scope) or entry.why_not or " ".join(entry.faults)
+        if why:
+            raise UsageError(f"{key} cannot be set in {scope} settings: {why}. Nothing was changed.")
 
     # -- changes on disk ---------------------------------------------------------------------------------------
 
@@ -253,7 +275,7 @@ class Settings:
     def _reset(self) -> None:
         self.generation += 1
         self._values = {}
-        self._problems = self._suspended = self._found = None
+        self._problems = self._suspended = self._found = self._parsed = None
 
     def _own_layers(self) -> list[Layer]:
         files = [file.layer for file in self._files]
@@ -279,13 +301,14 @@ class Settings:
         why = self._not_settable(key, spec, layer.scope)
         if why:
             return Entry(layer, key, value, why, faults=(why,))
-        if spec.trust and not self._trusted and layer.scope in PROJECT_SCOPES:
-            return Entry(layer, key, raw if value is None else value, "the workspace is not trusted", held=True)
         if faults and layer.scope == "managed" and spec.strict is not None:
             return Entry(layer, key, spec.strict, faults=tuple(faults), strict=True)
         if value is None:
             return Entry(layer, key, None, faults[0], faults=tuple(faults))
-        return self._limit(key, spec, Entry(layer, key, value, faults=tuple(faults)))
+        entry = self._limit(key, spec, Entry(layer, key, value, faults=tuple(faults)))
+        if spec.trust and not self._trusted and layer.scope in PROJECT_SCOPES and not entry.why_not:
+            return Entry(layer, key, entry.value, "the workspace is not trusted", held=True, faults=entry.faults)
+        return entry
 
     def _not_settable(self, key: str, spec: Key, scope: str) -> str:
         if spec.set_by == "managed" and scope != "managed":
@@ -302,7 +325,7 @@ class Settings:
         value, scope = entry.value, entry.scope
         if spec.project_never and scope in PROJECT_SCOPES:
             if spec.kind == "table":
-                if scope == "project" or self.local_is_project:
+                if scope == "project" or belongs_to_project(entry.source):
                     never = [name for name in value if any_match(name, spec.project_never)]
                     faults = tuple(f"a project cannot set {name}" for name in never)
                     kept = {name: item for name, item in value.items() if name not in never}
@@ -335,32 +358,15 @@ class Settings:
         if why:
             raise PolicyError(f"{why[0].upper()}{why[1:]}. Start without it.")
 
-    @property
-    def local_is_project(self) -> str:
-        """Empty, or why the local settings file counts as the project's own: a link leads to it, or Git tracks it."""
-        from pegboard.trust import repository_holds
-
-        path = next((file.path for file in self._files if file.scope == "local"), "")
-        if not path or not os.path.exists(path):
-            return ""
-        folder = os.path.dirname(path)
-        if os.path.islink(path) or os.path.islink(folder):
-            return f"{path} is reached through a symbolic link"
-        return f"{path} is tracked by Git" if repository_holds(Path(path)) else ""
-
-    def _rule_root(self, scope: str) -> Path:
-        if scope in PROJECT_SCOPES:
-            return self.places.root
-        if scope == "user":
-            return self.places.user_dir
-        return Path(self.places.cwd.anchor) if scope in POLICY_SCOPES else self.places.cwd
+    def _root(self, entry: Entry) -> Path:
+        return self.places.user_dir if entry.scope == "user" else self.places.root
 
     def _keys_in(self, layer: Layer) -> tuple[list[str], list[str]]:
         return keys_in(layer, {**self._declared, **core_keys()})
 
     def _faults(self, layer: Layer, key: str) -> Iterator[Problem]:
         for entry in self.entries(key):
-            if entry.layer is layer and not entry.held:
+            if entry.layer is layer:
                 for fault in entry.faults:
                     text = f"{key}: {fault}"
                     if entry.strict:
@@ -368,8 +374,8 @@ class Settings:
                     yield Problem(text=text, source=entry.source, line=entry.line, key=key)
 
     def _unknown(self, layer: Layer, key: str) -> Problem:
-        group = any(known.startswith(f"{key}.") for known in self.keys())
-        text = f"{key} must be a table." if group else f"There is no setting {key}.{near(key, self.keys())}"
+        group = any(known.startswith(f"{key}.") for known in self.names())
+        text = f"{key} must be a table." if group else f"There is no setting {key}.{near(key, self.names())}"
         return Problem(text=text, source=layer.source, line=layer.line(key), key=key)
 
 
@@ -378,6 +384,10 @@ def add_rules(places: Places, effect: RuleEffect, rules: Sequence[str]) -> None:
     from pegboard.settings_save import edit_list
 
     edit_list(settings_file(places, "local"), f"permissions.{effect}", add=rules)
+
+
+def _rule_scope(entry: Entry) -> str:
+    return "builtin" if entry.scope == "recommended" else entry.scope
 
 
 def _refused(entry: Entry, why: str) -> Entry:

@@ -8,10 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pegboard.settings_files import Layer
+from pegboard.errors import UsageError
+from pegboard.settings_files import Layer, Problem
 from pegboard.settings_keys import JSON, Key, shown
 
 if TYPE_CHECKING:
+    from pegboard.rules import Rule
     from pegboard.settings import Settings
 
 SCOPES = ("managed", "flag", "local", "project", "user", "recommended")
@@ -120,6 +122,26 @@ def fold(spec: Key, entries: list[Entry]) -> JSON:
     if spec.kind == "list" and spec.merge == "combine":
         return list(dict.fromkeys(item for entry in entries for item in entry.value))
     return entries[0].value
+
+
+def parse_all(texts: Iterable[RuleText]) -> tuple[list[Rule], list[Problem]]:
+    """The rules that are well formed, and what is wrong with the others: one bad rule never takes the rest along."""
+    from pegboard.rules import parse_rule
+
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    for one in texts:
+        try:
+            rules.append(
+                parse_rule(
+                    one.text, effect=one.effect, scope=one.scope, source=one.source, line=one.line, root=str(one.root)
+                )
+            )
+        except UsageError as error:
+            text = str(error).replace(f" ({one.source}:{one.line})", "").replace(f" ({one.source})", "")
+            text += " The rule does nothing; the others hold."
+            problems.append(Problem(text=text, source=one.source, line=one.line, key=f"permissions.{one.effect}"))
+    return rules, problems
 
 
 def keys_in(layer: Layer, keys: Mapping[str, Key]) -> tuple[list[str], list[str]]:

@@ -58,6 +58,8 @@ class Layer:
         self.data = data
         self._text = text
         self._prefix = prefix
+        self._lines: dict[str, int] | None = None
+        self._items: dict[str, dict[str, int]] = {}
 
     def part(self, scope: str, data: Table, prefix: str = "") -> Layer:
         """A part of the same file as a layer of its own; ``prefix`` is where the part's keys begin."""
@@ -76,15 +78,17 @@ class Layer:
 
     def line(self, key: str, item: str | None = None) -> int | None:
         """Line of a key, or of one text in its list; None when it cannot be told cheaply."""
-        at = _key_line(self._text, self._prefix + key)
+        if self._lines is None:
+            self._lines = _key_lines(self._text)
+        name = self._prefix + key
+        while name not in self._lines and "." in name:
+            name = name.rpartition(".")[0]
+        at = self._lines.get(name)
         if at is None or item is None:
             return at
-        start = _offset(self._text, at)
-        for shown in (f'"{item}"', f"'{item}'", msgspec.json.encode(item).decode()):
-            found = self._text.find(shown, start)
-            if found >= 0:
-                return self._text.count("\n", 0, found) + 1
-        return at
+        if key not in self._items:
+            self._items[key] = _item_lines(self._text, at, self.get(key))
+        return self._items[key].get(item, at)
 
 
 class Unparsable(Exception):
@@ -149,6 +153,15 @@ def settings_file(places: Places, scope: str) -> Path:
 
         folder = (repository_root(places.root) or places.root) / ".peg"
     return folder / "settings.local.toml"
+
+
+def belongs_to_project(path: str) -> str:
+    """Empty, or why a local settings file counts as the project's own: a link leads to it, or Git tracks it."""
+    from pegboard.trust import repository_holds
+
+    if os.path.islink(path) or os.path.islink(os.path.dirname(path)):
+        return f"{path} is reached through a symbolic link"
+    return f"{path} is tracked by Git" if os.path.exists(path) and repository_holds(Path(path)) else ""
 
 
 def own_files(places: Places) -> list[SettingsFile]:
@@ -219,17 +232,21 @@ def read_text(path: str) -> tuple[str | None, Stamp]:
         return None, None
     except OSError as error:
         raise Unparsable(error.strerror or str(error)) from None
-    with open(handle, "rb") as file:
+    try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise Unparsable("it is not a regular file")
         if found.st_size > SIZE_LIMIT:
             raise Unparsable(f"it is larger than {SIZE_LIMIT} bytes")
-        data = file.read(SIZE_LIMIT + 1)
-    try:
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(SIZE_LIMIT + 1)
         return data.decode("utf-8"), _of(found, settle=True)
     except UnicodeDecodeError as error:
         raise Unparsable("it is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
+    except OSError as error:
+        raise Unparsable(error.strerror or str(error)) from None
+    finally:
+        os.close(handle)
 
 
 def _stamp(path: str, *, settle: bool = False) -> Stamp:
@@ -248,31 +265,39 @@ def _of(found: os.stat_result, *, settle: bool = False) -> Stamp:
     return (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
 
 
-def _key_line(text: str, key: str) -> int | None:
-    """Line of ``key = ...``, of its table's header, or of the inline table around it."""
-    table, around = "", None
+def _key_lines(text: str) -> dict[str, int]:
+    """Line of each key and table header by dotted name (of JSON: of the restrictions).
+
+    A good guess: texts over several lines can mislead it.
+    """
+    if text.lstrip("\ufeff \t\r\n").startswith("{"):
+        places = [(f"permissions.{effect}", text.find(f'"{effect}"')) for effect in ("deny", "ask")]
+        return {key: text.count("\n", 0, at) + 1 for key, at in places if at >= 0}
+    found: dict[str, int] = {}
+    table = ""
     for number, line in enumerate(text.split("\n"), 1):
         name, equals, _ = line.strip().partition("=")
+        plain = name.replace('"', "").replace("'", "").replace(" ", "").replace("\t", "")
         if name.startswith("["):
-            table = name.partition("]")[0].strip("[ ").replace('"', "").replace(" ", "")
-            dotted = table
-        elif equals and name and not name.startswith("#"):
-            plain = name.replace('"', "").replace("'", "").replace(" ", "").replace("\t", "")
-            dotted = f"{table}.{plain}" if table else plain
-        else:
-            # JSON has its keys on lines of their own; the last part of the key finds them.
-            if name.startswith(f'"{key.rpartition(".")[2]}"'):
-                return number
-            continue
-        if dotted == key:
-            return number
-        if key.startswith(dotted + "."):
-            around = number
-    return around
+            table = plain.strip("[").partition("]")[0]
+            found.setdefault(table, number)
+        elif equals and plain and not plain.startswith(("#", "]", "{")):
+            found.setdefault(f"{table}.{plain}" if table else plain, number)
+    return found
 
 
-def _offset(text: str, line: int) -> int:
+def _item_lines(text: str, line: int, items: Any) -> dict[str, int]:
+    """Line of each text of a list that begins on ``line``, found from one to the next."""
+    found: dict[str, int] = {}
     at = 0
     for _ in range(line - 1):
         at = text.index("\n", at) + 1
-    return at
+    for item in (one for one in items if isinstance(one, str)) if isinstance(items, list) else ():
+        for shown in (f'"{item}"', f"'{item}'", msgspec.json.encode(item).decode()):
+            next_at = text.find(shown, at)
+            if next_at >= 0:
+                line += text.count("\n", at, next_at)
+                at = next_at
+                found.setdefault(item, line)
+                break
+    return found

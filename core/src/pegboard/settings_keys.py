@@ -154,12 +154,12 @@ def parse_value(text: str) -> JSON:
     return found["value"] if list(found) == ["value"] else text
 
 
-def parse_as(key: Key, text: str) -> JSON:
-    """A typed value for a key. Raises `UsageError` saying what the key takes."""
+def parse_as(key: Key, name: str, text: str) -> JSON:
+    """What a person typed, as a value for a key. Raises `UsageError` saying what the key takes."""
     value = text if key.kind == "str" and not text.startswith(('"', "'")) else parse_value(text)
     clean, faults = key.clean(value)
     if faults:
-        raise UsageError(f"{faults[0][0].upper()}{faults[0][1:]}.")
+        raise UsageError(f"{name} {faults[0]}.")
     return clean
 
 

@@ -17,20 +17,28 @@ from pegboard.settings_files import ABSENT, Unparsable, parse_toml, read_text
 
 _BOM = "\ufeff"
 
+LINE = 100
+"""[C] Characters. A list that grows beyond this on one line gets a line for each item."""
+
 _IGNORED = "# Written by peg: what is personal stays out of the repository.\nsettings.local.toml\n*.bak\n*.lock\n"
 
 
-def save_value(path: Path, key: str, value: Any) -> None:
-    """Set a dotted key. Raises `UsageError` when the file does not parse, is a project's link, or cannot be written."""
-    _edit(path, key, lambda _: value)
+def save_value(path: Path, key: str, value: Any, *, personal: bool = False) -> None:
+    """Set a dotted key. ``personal``: the file is the user's own, so a link that the user made is followed.
+
+    Raises `UsageError` when the file does not parse, is reached through a project's link, or cannot be written.
+    """
+    _edit(path, key, lambda _: value, personal)
 
 
-def remove_value(path: Path, key: str) -> None:
+def remove_value(path: Path, key: str, *, personal: bool = False) -> None:
     """Remove a dotted key; nothing happens where it is not set. Raises as `save_value`."""
-    _edit(path, key, lambda _: ABSENT)
+    _edit(path, key, lambda _: ABSENT, personal)
 
 
-def edit_list(path: Path, key: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+def edit_list(
+    path: Path, key: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), personal: bool = False
+) -> None:
     """Add texts to a list and remove others; what is there already is not added again. Raises as `save_value`."""
 
     def change(old: Any) -> Any:
@@ -38,45 +46,35 @@ def edit_list(path: Path, key: str, *, add: Sequence[str] = (), remove: Sequence
         if not isinstance(items, list):
             raise UsageError(f"{path}: {key} is not a list. Repair it by hand; nothing was written.")
         kept = [item for item in items if item not in remove]
-        return kept + [item for item in dict.fromkeys(add) if item not in kept] if add or kept != items else items
+        new = kept + [item for item in dict.fromkeys(add) if item not in kept]
+        return new if new != items else old
 
-    _edit(path, key, change)
+    _edit(path, key, change, personal)
 
 
-def _edit(path: Path, key: str, change: Callable[[Any], Any]) -> None:
-    target = _target(path)
+def _edit(path: Path, key: str, change: Callable[[Any], Any], personal: bool) -> None:
+    target = Path(os.path.realpath(path)) if personal else _unlinked(path)
     try:
-        target.parent.mkdir(mode=0o700 if _is_personal(path) else 0o755, parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o700 if personal else 0o755, parents=True, exist_ok=True)
         with atomic.locked(target):
             old = _read(target)
             new = _changed(target, old, key, change)
-            if new != old:
-                if not _only_adds(old, new):
-                    atomic.replace(target.with_name(f"{target.name}.bak"), old.encode(), mode=0o600)
-                atomic.replace(target, new.encode(), mode=0o600 if _is_personal(path) else 0o644)
-                _keep_out_of_git(path)
+            if new == old:
+                return
+            if _loses(old, new, key):
+                atomic.replace(target.with_name(f"{target.name}.bak"), old.encode(), mode=0o600)
+            atomic.replace(target, new.encode(), mode=0o600 if personal else 0o644)
+            _keep_out_of_git(target)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror or error}. Nothing was changed.") from None
 
 
-def _target(path: Path) -> Path:
-    """The file to replace: a person's own link is followed, one inside a project is refused."""
-    if path.parent.name == ".peg" and not _is_home(path.parent):
-        for part in (path.parent, path):
-            if part.is_symlink():
-                raise UsageError(
-                    f"{part} is a symbolic link; settings are not written through it. Nothing was changed."
-                )
-        return path
-    return Path(os.path.realpath(path))
-
-
-def _is_home(folder: Path) -> bool:
-    return folder.parent == Path(os.environ.get("HOME") or Path.home()) or str(folder) == os.environ.get("PEG_HOME")
-
-
-def _is_personal(path: Path) -> bool:
-    return path.name == "settings.local.toml" or path.parent.name != ".peg" or _is_home(path.parent)
+def _unlinked(path: Path) -> Path:
+    """Refuse a link that a project could have brought along: it would lead the change somewhere else."""
+    for part in (path.parent, path):
+        if part.is_symlink():
+            raise UsageError(f"{part} is a symbolic link; settings are not written through it. Nothing was changed.")
+    return path
 
 
 def _read(path: Path) -> str:
@@ -102,6 +100,8 @@ def _changed(path: Path, old: str, key: str, change: Callable[[Any], Any]) -> st
         document = tomlkit.parse(old.removeprefix(_BOM))
         _put(document, key, value)
         new = tomlkit.dumps(document)
+        if not new.endswith("\n") and (old.endswith("\n") or not old):
+            new += "\n"
         if "\r\n" in old and not re.search(r"(?<!\r)\n", old):
             new = re.sub(r"(?<!\r)\n", "\r\n", new)
         after = parse_toml(new)
@@ -118,17 +118,32 @@ def _put(document: MutableMapping[str, Any], key: str, value: Any) -> None:
     *groups, name = key.split(".")
     node = document
     for group in groups:
-        if value is ABSENT and group not in node:
-            return
         if group not in node:
             node[group] = tomlkit.table()
         node = node[group]
+        if not isinstance(node, MutableMapping):
+            raise TypeError(f"{group} is not a table")
     if value is ABSENT:
         node.pop(name, None)
     elif isinstance(value, list) and isinstance(node.get(name), list):
         _update_array(node[name], value)
-    else:
+    elif name in node:
         node[name] = value
+    else:
+        _append(node, name, value)
+
+
+def _append(node: Any, name: str, value: Any) -> None:
+    """Add a key behind the last one of a table, not behind the comments that introduce the next table."""
+    from tomlkit.items import InlineTable
+
+    body = None if isinstance(node, InlineTable) else getattr(getattr(node, "value", node), "body", None)
+    tail = []
+    while body and body[-1][0] is None:
+        tail.append(body.pop())
+    node[name] = value
+    if body is not None:
+        body.extend(reversed(tail))
 
 
 def _update_array(array: Any, value: list[Any]) -> None:
@@ -141,6 +156,8 @@ def _update_array(array: Any, value: list[Any]) -> None:
             array.append(item)
     if list(array) != value:
         array[:] = value
+    if "\n" not in array.as_string() and len(array.as_string()) > LINE:
+        array.multiline(True)
 
 
 def _get(data: Mapping[str, Any], key: str) -> Any:
@@ -164,10 +181,12 @@ def _without(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     return copy
 
 
-def _only_adds(old: str, new: str) -> bool:
-    """Whether every line of the old text is still there, in order."""
-    lines = iter(new.splitlines())
-    return all(line in lines for line in old.splitlines())
+def _loses(old: str, new: str, key: str) -> bool:
+    """Whether the change takes away a value, or an item of a list."""
+    before, after = _get(parse_toml(old), key), _get(parse_toml(new), key)
+    if isinstance(before, list) and isinstance(after, list):
+        return any(item not in after for item in before)
+    return before is not ABSENT
 
 
 def _keep_out_of_git(path: Path) -> None:

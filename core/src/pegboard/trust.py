@@ -85,10 +85,7 @@ class Trust:
     def revoke(self, path: Path | None = None) -> bool:
         """Take trust back; False when there was none."""
         root = str(self._root_of(path))
-        had = root in self._read().roots
-        if had:
-            self._write(lambda store: store.roots.pop(root, None))
-        return had
+        return self._write(lambda store: store.roots.pop(root, None)) is not None
 
     def roots(self) -> dict[str, str]:
         """Every trusted root and when it was trusted (UTC)."""
@@ -114,10 +111,8 @@ class Trust:
 
     def withdraw(self, kind: str, name: str, *, where: str = "") -> bool:
         """Forget an approval; False when there was none."""
-        had = self.approval(kind, name, where=where) is not None
-        if had:
-            self._write(lambda store: store.approvals.get(kind, {}).pop(_label(name, where), None))
-        return had
+        label = _label(name, where)
+        return self._write(lambda store: store.approvals.get(kind, {}).pop(label, None)) is not None
 
     # -- the file ----------------------------------------------------------------------------------------------
 
@@ -130,7 +125,8 @@ class Trust:
             self._store, self.problem = _read_store(self.path)
         return self._store
 
-    def _write(self, change: Callable[[_Store], object]) -> None:
+    def _write(self, change: Callable[[_Store], object]) -> object:
+        """Change what is stored now, not what was stored when it was read; returns what ``change`` returns."""
         from pegboard import atomic
 
         try:
@@ -140,11 +136,12 @@ class Trust:
                 if problem:
                     # What cannot be used is set aside, not lost: a person may want to look at it.
                     os.replace(self.path, f"{self.path}.bak")
-                change(store)
+                done = change(store)
                 atomic.replace(self.path, msgspec.json.format(msgspec.json.encode(store)) + b"\n", mode=0o600)
         except OSError as error:
             raise UsageError(f"{self.path} cannot be written: {error.strerror}. Trust is unchanged.") from None
         self._store, self.problem = store, ""
+        return done
 
 
 def _read_store(path: Path) -> tuple[_Store, str]:
