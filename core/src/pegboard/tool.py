@@ -204,6 +204,15 @@ class Context:
         if decision is not None:
             self._snapshot.refuse(self.tool, access, decision)
 
+    def reads_freely(self, path: str | Path) -> bool:
+        """Whether a Read of this path would pass without a question."""
+        from pegboard import policy
+        from pegboard.manifest import API, Manifest
+
+        reading = Manifest(name="Read", summary="", api=API, concurrency="read", ask=False)
+        judged = policy.resolve_accesses([Access.read(path)], self._snapshot)
+        return policy.decide(reading, {"file_path": str(path)}, judged, self._snapshot).verdict == "allow"
+
     def read_denies(self, root: Path) -> list[str]:
         """Globs in gitignore syntax, relative to ``root``, of what Read deny rules hide below it."""
         return self._snapshot.read_deny_globs(root)

@@ -1,0 +1,248 @@
+"""FileHistory: every change that a session's tools make to files, and the way back.
+
+It is the only door through which tools write: it keeps the content before, writes byte-true, brings the read table up
+to date and tells whoever listens. A checkpoint helps recovery; it is no transaction and covers no other program.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+from pegboard.call import Ledger
+from pegboard.errors import Code, Refusal
+from pegboard.state import Kept, Mark, Owner, Place, Scope
+
+from pegboard_files import disk, writer
+from pegboard_files.checkpoints import Checkpoints, Touch
+from pegboard_files.disk import Content, digest_of
+from pegboard_files.hooks import FileChange, add_specs
+from pegboard_files.text import Text
+from pegboard_files.views import FileViews
+
+if TYPE_CHECKING:
+    from pegboard.tool import Context
+
+
+@dataclass(frozen=True)
+class Change:
+    """A finished change of one file."""
+
+    real: str
+    kind: str
+    """create or update"""
+    before: bytes | None
+    content: Content
+    """The content that is on disk now."""
+
+
+class FileHistory(Owner):
+    """The file history of one session, shared by all its agents."""
+
+    scope = Scope.SESSION
+
+    def __init__(self, folder: Path, session: Any = None) -> None:
+        self._store = Checkpoints(folder)
+        self._session = session
+        self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self.undo: Mark | None = None
+        """Where to rewind to in order to take the last rewind back."""
+
+    @classmethod
+    async def open(cls, place: Place) -> Self:
+        manager = getattr(place.session, "manager", None)
+        if manager is not None:
+            add_specs(manager)
+        return cls(place.session_dir / "checkpoints", place.session)
+
+    @asynccontextmanager
+    async def lock(self, real: str) -> AsyncIterator[None]:
+        """Hold the lock of a real path; all agents of the session wait for each other here."""
+        lock = self._locks.get(real)
+        if lock is None:
+            lock = self._locks[real] = anyio.Lock()
+        async with lock:
+            yield
+
+    async def replace(
+        self, ctx: Context, path: str, data: bytes, *, expected: Content, text: Text | None, known: bool
+    ) -> Change:
+        """Give an existing file a new content.
+
+        ``expected`` is the content that the change was made from, ``text`` describes the new one. ``known``: the
+        agent knows the whole new content. Opens the effect itself, right before the rename. Raises `Refusal` (stale,
+        io_error) with the file unchanged; only a file with several names, which is written in place, can be damaged.
+        """
+        real, shown = disk.aim(ctx, path), ctx.shown(path)
+        names = expected.stat.st_nlink
+        kept = self._keep(ctx, path, real, expected, digest_of(data), names)
+        if names > 1:
+            status = await writer.overwrite(real, expected.raw, data, shown, _effects(ctx), kept)
+        else:
+            status = await writer.replace(real, data, expected.digest, shown, _effects(ctx))
+        return await self._changed(ctx, Change(real, "update", expected.raw, _content(data, status)), text, known)
+
+    async def create(self, ctx: Context, path: str, data: bytes, *, text: Text | None) -> Change:
+        """Make a new file and the folders that it lacks; each is an effect.
+
+        Raises `Refusal`: stale when the file appeared meanwhile, io_error or precondition_failed when it cannot be
+        made; nothing is left behind then.
+        """
+        real = disk.aim(ctx, path)
+        self._keep(ctx, path, real, None, digest_of(data), 1)
+        status = await writer.create(real, data, ctx.shown(path), _effects(ctx))
+        return await self._changed(ctx, Change(real, "create", None, _content(data, status)), text, True)
+
+    def _keep(self, ctx: Context, path: str, real: str, before: Content | None, after: str, names: int) -> str:
+        """Keep the content before a change; a store that cannot be written stops nothing. Returns where it is."""
+        touch = Touch(
+            span=0,
+            path=real,
+            before=before.digest if before else None,
+            after=after,
+            mode=stat.S_IMODE(before.stat.st_mode) if before else 0o644,
+            agent=ctx.agent,
+            link=os.path.islink(path),
+            names=names,
+        )
+        try:
+            self._store.keep(touch, before.raw if before else None)
+        except OSError as error:
+            ctx.note(
+                f"checkpoint_skipped: the content before this change could not be kept ({error.strerror or error}); "
+                "a rewind will not restore this file."
+            )
+            return ""
+        return str(self._store.path_of(before.digest)) if before else ""
+
+    async def _changed(self, ctx: Context, change: Change, text: Text | None, known: bool) -> Change:
+        views = await ctx.own(FileViews)
+        views.wrote(change.real, change.content, text, known=known)
+        told = FileChange(change.real, change.kind, change.content.raw, change.content.digest)
+        for answer in await self._tell(told, ctx):
+            ctx.note(answer)
+        return change
+
+    async def _tell(self, change: FileChange, ctx: Context | None) -> list[str]:
+        """Tell whoever implements `peg_file_changed`; what they answer, or that they failed."""
+        bus = getattr(self._session, "bus", None)
+        if bus is None or not bus.has("peg_file_changed"):
+            return []
+        answers = []
+        for heard in await bus.ask("peg_file_changed", change=change, ctx=ctx):
+            if heard.error is not None:
+                answers.append(f"The hook {heard.plugin} failed to take note of the change: {heard.error}")
+            elif heard.value:
+                answers.append(heard.value)
+        return answers
+
+    def kept(self, digest: str) -> bytes | None:
+        """A content from before a change, by its digest, if it is kept."""
+        return self._store.content(digest)
+
+    async def mark(self) -> Mark | None:
+        """Begin a span of work. Called before each user prompt; the 100 newest spans are kept."""
+        return Mark(self._store.begin().id)
+
+    async def rewind(self, mark: Mark) -> list[Kept]:
+        """Give every file that was changed since the mark the content it had then.
+
+        Left alone and returned: files reached through a symbolic link, files with several names, files that
+        somebody else changed since, files of subagents. The rewind can be taken back through `undo`.
+        """
+        since = [span for span in self._store.spans if span.id >= int(mark.value)]
+        first: dict[str, Touch] = {}
+        last: dict[str, Touch] = {}
+        for span in since:
+            for path, touch in span.touched.items():
+                first.setdefault(path, touch)
+                last[path] = touch
+        self.undo = Mark(self._store.begin().id)
+        kept = []
+        for path in sorted(first):
+            touches = [span.touched[path] for span in since if path in span.touched]
+            async with self.lock(path):
+                reason = _left_alone(touches) or await self._restore(first[path], last[path])
+            if reason:
+                kept.append(Kept(path, reason))
+        return kept
+
+    async def _restore(self, first: Touch, last: Touch) -> str:
+        """Restore one file; the reason why not, or nothing."""
+        path = first.path
+        try:
+            now = await anyio.to_thread.run_sync(_content_now, path)
+        except Refusal as refusal:
+            return f"cannot be read: {refusal.text}"
+        digest = now.digest if now else None
+        if digest == first.before:
+            return ""
+        if digest != last.after:
+            return "changed since by something else" if now else "removed since by something else"
+        if now is not None and now.stat.st_nlink > 1:
+            return "a hard link"
+        before = self._store.content(first.before) if first.before else None
+        if first.before and before is None:
+            return "the content before is not kept any more"
+        touch = Touch(span=0, path=path, before=digest, after=first.before, mode=_mode(now, first))
+        try:
+            self._store.keep(touch, now.raw if now else None)
+            await _put_back(path, first, now, before)
+        except Refusal as refusal:
+            return refusal.text
+        except OSError as error:
+            return f"the state to come back to could not be kept: {error.strerror or error}"
+        kind = "delete" if before is None else "create" if now is None else "update"
+        await self._tell(FileChange(path, kind, before, first.before), None)
+        return ""
+
+
+def _effects(ctx: Context) -> writer.Effects:
+    return lambda real: ctx.effect("file", real)
+
+
+def _content(data: bytes, status: os.stat_result) -> Content:
+    return Content(data, status, digest_of(data))
+
+
+def _mode(now: Content | None, first: Touch) -> int:
+    return stat.S_IMODE(now.stat.st_mode) if now else first.mode
+
+
+def _left_alone(touches: list[Touch]) -> str:
+    """Why a file is not restored, from what is known of its changes."""
+    if any(touch.link for touch in touches) or os.path.islink(touches[0].path):
+        return "a symbolic link"
+    if any(touch.names > 1 for touch in touches):
+        return "a hard link"
+    other = next((touch.agent for touch in touches if touch.agent != "main"), None)
+    return f"changed by the subagent {other}" if other else ""
+
+
+def _content_now(path: str) -> Content | None:
+    try:
+        return disk.read_content(path, path)
+    except FileNotFoundError:
+        return None
+
+
+async def _put_back(path: str, first: Touch, now: Content | None, before: bytes | None) -> None:
+    def effects(real: str) -> Any:
+        return Ledger().effect("file", real)
+
+    if before is None:
+        if now is None:
+            raise Refusal(Code.STALE, "it was removed meanwhile")
+        await writer.remove(path, now.digest, path, effects)
+    elif now is None:
+        await writer.create(path, before, path, effects, first.mode)
+    else:
+        await writer.replace(path, before, now.digest, path, effects)

@@ -1,0 +1,1 @@
+"""The Edit tool: replace an exact string in one file."""
