@@ -10,7 +10,7 @@ from typing import Any
 
 import anthropic
 import pytest
-from pegboard.testing.messages import MessagesService
+from pegboard.testing.messages import MessagesService, signature_of
 
 MODEL = "claude-opus-5-5"
 
@@ -216,8 +216,9 @@ def test_thinking_that_was_left_out_is_noticed(spoken: Any) -> None:
 
 
 def test_thinking_of_another_run_is_known(spoken: Any) -> None:
+    old = {"type": "thinking", "thinking": "from before", "signature": signature_of("from before")}
     client, _ = spoken(["ok", "ok"])
-    client.messages.create(**params(user("hi"), assistant(thought("from before"), call()), user(result())))
+    client.messages.create(**params(user("hi"), assistant(old, call()), user(result())))
 
 
 def test_signature_of_a_script_is_kept(spoken: Any) -> None:

@@ -64,6 +64,14 @@ def broken_line(what: str) -> Failure:
     return Failure(Overloaded(what, kind="connection_error"))
 
 
+def no_key() -> ProviderError:
+    """Nothing says who we are; told before anything is sent."""
+    text = (
+        "There is no key for the Anthropic service. Set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) in the environment;"
+    )
+    return ProviderError(f"{text} a local service that needs none takes any text.", kind="authentication_error")
+
+
 def wait_asked_for(headers: Mapping[str, str]) -> float | None:
     """Seconds from ``retry-after-ms`` or ``retry-after`` (a number or a date); None when absent or unreadable."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):

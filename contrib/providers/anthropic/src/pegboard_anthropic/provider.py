@@ -10,18 +10,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
-from pegboard.errors import ProviderError
 from pegboard.provider import Abilities, Part, Request, Retrying
 
-from pegboard_anthropic.failure import Failure, broken_line
+from pegboard_anthropic.answer import Assembly
+from pegboard_anthropic.body import Bodies
+from pegboard_anthropic.failure import Failure, broken_line, no_key
 from pegboard_anthropic.retry import Schedule
 
 T = TypeVar("T")
-
-NO_KEY = (
-    "There is no key for the Anthropic service. Set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) in the environment;"
-    " a local service that needs none takes any text."
-)
 
 
 class Transport(Protocol):
@@ -64,8 +60,6 @@ class Anthropic:
         schedule: Schedule | None = None,
         sleep: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
-        from pegboard_anthropic.body import Bodies
-
         self._connect = connect
         self._transport: Transport | None = None
         self._schedule = schedule or Schedule()
@@ -114,8 +108,6 @@ class Anthropic:
 
     async def _once(self, body: bytes) -> AsyncGenerator[Part, None]:
         """One try of a message request."""
-        from pegboard_anthropic.answer import Assembly
-
         assembly = Assembly()
         async with aclosing(self._reach().events(body)) as events:
             async for event in events:
@@ -173,7 +165,7 @@ def _connect(settings: SettingValues, environ: Mapping[str, str]) -> Transport:
 
         return Library(access, settings.value("anthropic.client"))
     if not access.key and not access.token:
-        raise ProviderError(NO_KEY, status=401, kind="authentication_error")
+        raise no_key()
     from pegboard_anthropic.wire import Wire
 
     return Wire(access)

@@ -15,7 +15,7 @@ import msgspec
 from pegboard.errors import ProviderError
 
 from pegboard_anthropic.access import Access
-from pegboard_anthropic.failure import Failure, broken_line, from_answer, from_event
+from pegboard_anthropic.failure import Failure, broken_line, from_answer, from_event, no_key
 
 if TYPE_CHECKING:
     import anthropic
@@ -122,5 +122,9 @@ def _failures() -> Iterator[None]:
         raise from_answer(error.status_code, body, error.response.headers) from error
     except (anthropic.APIConnectionError, httpx2.TransportError) as error:
         raise broken_line(f"The connection to the model service failed: {error.__cause__ or error}") from error
+    except TypeError as error:
+        if "authentication" not in str(error):
+            raise
+        raise no_key() from error
     except anthropic.AnthropicError as error:
         raise Failure(ProviderError(f"The official client refuses the request: {error}")) from error
