@@ -239,9 +239,16 @@ def _results(report: Path) -> tuple[int, list[tuple[str, str]]]:
     every = list(ElementTree.parse(report).getroot().iter("testcase"))
     for test in every:
         for fault in (*test.findall("failure"), *test.findall("error")):
-            message = (fault.get("message") or fault.text or "").strip()
-            failed.append((test.get("name", "?"), message.splitlines()[0] if message else "it failed"))
+            failed.append((test.get("name", "?"), _reason(fault.get("message") or "", fault.text or "")))
     return len(every), failed
+
+
+def _reason(message: str, trace: str) -> str:
+    """The first line of a failure; of a file that could not be imported, the error itself."""
+    if message.strip() and message != "collection failure":
+        return message.strip().splitlines()[0]
+    errors = [line[1:].strip() for line in trace.splitlines() if line.startswith("E ")]
+    return errors[-1] if errors else message or "it failed"
 
 
 def copy_tree(source: Path, target: Path) -> None:
