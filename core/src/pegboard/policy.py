@@ -25,7 +25,6 @@ from pegboard.decision import (
     strict_rules,
     visible,
 )
-from pegboard.errors import PolicyError, UsageError
 from pegboard.floors import critical_removal, protected, words
 from pegboard.manifest import Manifest
 from pegboard.paths import escape, inside
@@ -73,7 +72,12 @@ def decide(manifest: Manifest, input: Mapping[str, Any], accesses: Iterable[Judg
     names = names_of(manifest)
     about_tool, params = snapshot.index.of_tool(names)
     if params:
-        about_tool = about_tool + [rule for field, value, rule in params if _has(input, field, value)]
+        about_tool = about_tool + [
+            rule
+            for field, value in input.items()
+            for wanted, rule in params.get(field, ())
+            if (told := _told(value)) is not None and glob(pieces(wanted), told)
+        ]
     findings = [_judge(manifest, item, names, about_tool, snapshot) for item in accesses] or [
         _judge(manifest, None, names, about_tool, snapshot)
     ]
@@ -87,11 +91,10 @@ def _weight(found: Finding) -> tuple[int, bool]:
     return STRENGTH[found.verdict], found.open
 
 
-def _has(input: Mapping[str, Any], field: str, wanted: str) -> bool:
-    value = input.get(field)
+def _told(value: object) -> str | None:
     if isinstance(value, bool):
-        value = "true" if value else "false"
-    return isinstance(value, str | int | float) and glob(pieces(wanted), str(value))
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
 
 
 def _judge(
@@ -275,31 +278,9 @@ def judge_mode_change(
 
 
 def snapshot_of(session: Session) -> Snapshot:
-    """Freeze the policy of a session: the rules of its settings, its plug-ins and its answers.
-
-    A rule that cannot be read is left out and listed in ``faults``. Raises `PolicyError` for a managed deny or ask rule
-    that cannot be read: it may not vanish.
-    """
+    """Freeze the policy of a session: the rules of its settings, its plug-ins and its answers."""
     settings, places = session.settings, session.places
-    rules: list[Rule] = []
-    faults: list[str] = []
-    for given in settings.rules():
-        locate = given.__class__.line.__get__(given)
-        try:
-            rules.append(
-                parse_rule(
-                    given.text,
-                    effect=given.effect,
-                    scope=given.scope,
-                    source=given.source,
-                    line=locate,
-                    root=str(given.root),
-                )
-            )
-        except UsageError as error:
-            if given.scope == "managed" and given.effect != "allow":
-                raise PolicyError(f"Managed policy: {error}") from None
-            faults.append(str(error))
+    rules = settings.parsed_rules()
     for listed in session.manager.hook.peg_rules(registry=session.registry):
         rules += listed
     return Snapshot.make(
@@ -315,5 +296,4 @@ def snapshot_of(session: Session) -> Snapshot:
         disable_auto=bool(settings.value("permissions.disable_auto")),
         readable=(session.directory / "tool-output",),
         guarded=(places.user_dir, places.managed_dir),
-        faults=faults,
     )

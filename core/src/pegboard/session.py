@@ -157,11 +157,11 @@ class Session:
             self._extra = {}
             for given in self.manager.hook.peg_tools(session=self):
                 for tool in given:
-                    found = Found.of_instance(tool)
-                    self._extra.setdefault(found.manifest.name, found)
-        found = {**self._extra, **self.registry.tools()}
+                    own = Found.of_instance(tool)
+                    self._extra.setdefault(own.manifest.name, own)
+        every = {**self._extra, **self.registry.tools()} if self._extra else self.registry.tools()
         broken = [name for name, times in self._breaks.items() if times >= BROKEN_CONTRACT]
-        return {name: item for name, item in found.items() if name not in broken} if broken else found
+        return {name: found for name, found in every.items() if name not in broken} if broken else every
 
     def find_tool(self, name: str) -> Found | None:
         """The tool of this name or alias, or None."""

@@ -50,7 +50,7 @@ def command(tool: str | None, input: str | None, jsonl: bool, session_id: str | 
     if jsonl:
         if tool is not None:
             raise UsageError("--jsonl reads its calls from stdin; leave out TOOL and JSON.")
-        requests = None
+        requests: list[dict[str, Any]] | None = None
     else:
         if tool is None:
             raise UsageError('Name a tool, e.g.: peg call Read \'{"file_path": "README.md"}\', or use --jsonl.')

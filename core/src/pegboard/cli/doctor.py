@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -120,7 +120,9 @@ def _rules(begun: Start) -> Iterator[Finding]:
     from pegboard.errors import UsageError
     from pegboard.rules import lint, parse_rule
 
-    written = [(item.effect, item.text, item.scope, item.source) for item in begun.settings.rules()]
+    written: list[tuple[Any, str, str, str]] = [
+        (item.effect, item.text, item.scope, item.source) for item in begun.settings.rules()
+    ]
     written += [
         (item.key.removeprefix("permissions."), item.shown, item.scope, item.source)
         for item in begun.settings.held

@@ -36,7 +36,7 @@ class Start:
     @cached_property
     def trusted(self) -> bool:
         """Whether this workspace's own files may widen anything: by a stored decision, or by --trust for this run."""
-        return self._trust_flag or self.trust.trusted(self.places.root)
+        return self._trust_flag or self.trust.trusted()
 
     @cached_property
     def settings(self) -> Settings:

@@ -101,7 +101,7 @@ def _switch(name: str, scope: str, *, on: bool) -> None:
     for key in (out_of, into):
         held = [item for entry in settings.entries(key) if entry.source == str(path) for item in entry.value or ()]
         alike = [item for item in held if fold(item) == fold(name)]
-        edit_list(path, key, add=[name] if key == into else [], remove=alike)
+        edit_list(path, key, add=[name] if key == into else [], remove=alike, personal=scope == "user")
     settings.refresh()
     click.echo(f"{name} is {'on' if on else 'off'} in the {scope} settings ({path}).")
     switch, is_on = decided([name], registry.snapshot.switches)
