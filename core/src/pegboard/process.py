@@ -112,6 +112,8 @@ class Process:
                     await self._process.wait()
             self.signal(signal.SIGKILL)
             await self._process.wait()
+            for pipe in (self.stdout, self.stderr):
+                await _to_end(pipe)
             for stream in (self._process.stdout, self._process.stderr, self._process.stdin):
                 if stream is not None:
                     await stream.aclose()
@@ -123,3 +125,11 @@ class Process:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.end()
+
+
+async def _to_end(pipe: ByteReceiveStream) -> None:
+    """Read what a dead program left in its pipe: asyncio closes the file only when it has seen the end."""
+    ended = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+    with anyio.move_on_after(GRACE), contextlib.suppress(*ended):
+        while True:
+            await pipe.receive()

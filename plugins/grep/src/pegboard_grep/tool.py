@@ -35,7 +35,7 @@ class GrepInput(Input):
     path: AbsolutePath | None = Field(default=None, description="File or folder; default is the session directory")
     glob: str | None = Field(default=None, description="Path filter, e.g. **/*.tsx; several with commas")
     type: str | None = Field(default=None, description="Language of the files, e.g. py")
-    output_mode: Mode = "files_with_matches"
+    output_mode: Mode = Field(default="files_with_matches", description="What a row is")
     after: int | None = Field(default=None, alias="-A", ge=0, description="Lines after each match")
     before: int | None = Field(default=None, alias="-B", ge=0, description="Lines before each match")
     around: int | None = Field(default=None, alias="-C", ge=0, description="Lines on both sides of each match")
