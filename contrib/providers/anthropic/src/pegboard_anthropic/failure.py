@@ -66,10 +66,11 @@ def broken_line(what: str) -> Failure:
 
 def no_key() -> ProviderError:
     """Nothing says who we are; told before anything is sent."""
-    text = (
+    return ProviderError(
         "There is no key for the Anthropic service. Set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN) in the environment;"
+        " a local service that needs none takes any text.",
+        kind="authentication_error",
     )
-    return ProviderError(f"{text} a local service that needs none takes any text.", kind="authentication_error")
 
 
 def wait_asked_for(headers: Mapping[str, str]) -> float | None:
