@@ -357,3 +357,20 @@ async def test_the_service_is_asked_with_what_the_request_says(ride: Callable[..
     body = it.bodies[0]
     assert body["max_tokens"] == 77 and [tool["name"] for tool in body["tools"]] == ["Echo"]
     assert [block["text"] for block in body["system"]][-1] == "You are a tester." and body["metadata"] == {}
+
+
+@pytest.mark.parametrize(("mode", "after"), [("acceptEdits", "acceptEdits"), ("plan", "default")])
+async def test_ses_2_a_resumed_session_keeps_its_mode_except_plan(
+    ride: Callable[..., Ride], mode: str, after: str
+) -> None:
+    from pegboard.policy import Mode
+    from pegboard.session import Session
+
+    it = ride(["x"])
+    it.session.set_mode(Mode.parse(mode), "user")
+    transcript = it.session.transcript
+    transcript.close()
+    again = Transcript.resume(transcript.path)
+    session = Session.create(it.session.places, it.session.settings, it.session.registry, transcript=again)
+    assert session.mode == after
+    again.close()

@@ -282,7 +282,7 @@ def test_mode_owners_and_unsettled_targets_come_back(transcript: Transcript) -> 
         )
     transcript.append(events.Settled(target="mail", happened=False))
     again = reopened(transcript)
-    assert again.mode == "acceptEdits" and again.owners == {"x:Y": 2, "x:Z": 1}
+    assert again.mode == "acceptEdits" and again.states == [{"x:Y": 1, "x:Z": 1}, {"x:Y": 2}]
     assert again.unsettled == {"page": "Bash"}
 
 

@@ -85,7 +85,7 @@ def lines(event: events.Event, session_id: str, *, partial: bool = False) -> lis
         return [_from("assistant", _message(event), session_id)]
     if isinstance(event, events.Result):
         return [_result(event, session_id), *_denial_line(event, session_id)]
-    if isinstance(event, events.UserText) and event.origin != "human":
+    if isinstance(event, events.UserText) and event.origin not in ("human", "unclassified"):
         line = _from("user", {"role": "user", "content": user_blocks(event)}, session_id)
         return [{**line, "origin": event.origin, "author": event.author}]
     if isinstance(event, events.Delta) and partial:

@@ -94,18 +94,23 @@ class Session:
         """Make a session; nothing is opened, started or written yet."""
         from pegboard.policy import Mode
 
-        return cls(
+        session = cls(
             places=places,
             settings=settings,
             registry=registry,
             host=host or Host(),
-            mode=mode or Mode.parse(str(settings.value("permissions.mode"))),
+            mode=mode or Mode.parse(_resumed_mode(transcript, settings) or str(settings.value("permissions.mode"))),
             id=session_id or (transcript.session if transcript is not None else str(uuid.uuid4())),
             cwd=cwd or places.cwd,
             trusted=trusted,
             transcript=transcript,
             directories=tuple(Path(item) for item in settings.value("permissions.directories")),
         )
+        if transcript is not None:
+            for pieces in transcript.states:
+                session.owners.restore(pieces)
+            session.unsettled.update(transcript.unsettled)
+        return session
 
     # -- what the core is made of ------------------------------------------------------------------------------
 
@@ -424,3 +429,13 @@ class Session:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+
+def _resumed_mode(transcript: Transcript | None, settings: Settings) -> str | None:
+    """The mode that a resumed session goes on in; never plan or bypassPermissions, and a mode of this start wins."""
+    mode = transcript.mode if transcript is not None else None
+    if mode is None or mode in ("plan", "bypassPermissions"):
+        return None
+    if mode == "auto" and settings.value("permissions.disable_auto"):
+        return None
+    return None if any(entry.scope == "flag" for entry in settings.entries("permissions.mode")) else mode

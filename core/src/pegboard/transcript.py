@@ -101,8 +101,8 @@ class Transcript:
         """What the person should know about a resumed file."""
         self.mode: str | None = None
         """The permission mode that the session was last in."""
-        self.owners: dict[str, Any] = {}
-        """What the owners of a resumed session want to be told."""
+        self.states: list[dict[str, Any]] = []
+        """What the owners of a resumed session want to be told, piece by piece, oldest first."""
         self.unsettled: dict[str, str] = {}
         """Remote targets whose state is not known -> the tool that touched them."""
         self.started: events.Started | None = None
@@ -268,7 +268,7 @@ class Transcript:
             elif isinstance(record, events.Mode):
                 self.mode = record.mode
             elif isinstance(record, events.State):
-                self.owners.update(record.owners)
+                self.states.append(record.owners)
             elif isinstance(record, events.Settled):
                 self.unsettled.pop(record.target, None)
             elif isinstance(record, events.Result) and record.outcome == "unknown":
