@@ -11,7 +11,7 @@ import re
 TAG = "peg-note"
 """Tag around everything that the program itself puts into a user message."""
 
-_IMITATED_TAG = re.compile(r"<(?=/?\s*(?:peg-note|system-reminder)\b)", re.IGNORECASE)
+_IMITATED_TAG = re.compile(r"<(?=\s*/?\s*(?:peg-note|system-reminder)\b)", re.IGNORECASE)
 _ROLE_LINE = re.compile(r"^(?=(?:Human|Assistant|System):)", re.MULTILINE)
 
 
