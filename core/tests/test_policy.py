@@ -1,109 +1,24 @@
-"""Decisions: order, floors, modes, matching of rules; the numbered permission checks of the specification."""
+"""Decisions: their order, the modes, what the snapshot answers; the numbered permission checks."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import sys
+from pathlib import Path
 
 import pytest
-
-from pegboard.errors import Code, PolicyError, Refusal, UsageError
-from pegboard.manifest import Manifest
-from pegboard.policy import (
-    Mode,
-    Snapshot,
-    critical_removal,
-    decide,
-    judge_mode_change,
-    lint,
-    parse_rule,
-    resolve_accesses,
-    suggest,
-    visible,
-)
+from pegboard.errors import Code, Refusal, UsageError
+from pegboard.policy import Mode, Snapshot, judge_mode_change, lint, parse_rule, suggest, visible
 from pegboard.tool import Access
 
-
-def tool(name: str, **given: object) -> Manifest:
-    return Manifest(name=name, summary=name, api=1, **given)  # type: ignore[arg-type]
-
-
-TOOLS = {
-    manifest.name: manifest
-    for manifest in (
-        tool("Read", family="Read", concurrency="read"),
-        tool("Glob", family="Read", concurrency="read"),
-        tool("Grep", family="Read", concurrency="read"),
-        tool("Edit", family="Edit", effects=["file"]),
-        tool("Write", family="Edit", effects=["file"]),
-        tool("NotebookEdit", family="Edit", effects=["file"]),
-        tool("Bash", effects=["process", "file", "network"]),
-        tool("WebFetch", concurrency="read"),
-        tool("WebSearch", concurrency="read"),
-        tool("Skill", concurrency="session", effects=["mode"]),
-        tool("Task", concurrency="spawn", aliases=["Agent"], ask=False),
-        tool("Workflow", concurrency="spawn", aliases=["RunWorkflow"]),
-        tool("TodoWrite", ask=False, effects=["registry"]),
-        tool("TaskList", concurrency="read"),
-        tool("AskUserQuestion", concurrency="session", person=True),
-        tool("mcp__mail__send", effects=["remote"]),
-        tool("mcp__mail__list", concurrency="read"),
-        tool("Plain"),
-    )
-}
-
-SPECIFIC = {
-    "Read": lambda given: [Access.read(given["file_path"])],
-    "Glob": lambda given: [Access.read(given["path"])],
-    "Grep": lambda given: [Access.read(given["path"])],
-    "Edit": lambda given: [Access.edit(given["file_path"])],
-    "Write": lambda given: [Access.edit(given["file_path"])],
-    "NotebookEdit": lambda given: [Access.edit(given["notebook_path"])],
-    "Bash": lambda given: [Access.run(part) for part in given["command"].split(" && ")],
-    "WebFetch": lambda given: [Access.fetch(given["host"])],
-    "Skill": lambda given: [Access.use(given["skill"])],
-    "Task": lambda given: [Access.use(given["subagent_type"])],
-    "Workflow": lambda given: [Access.use(given["name"])],
-    "WebSearch": lambda given: [Access.use("search")],
-}
-
-
-def rules(scope: str = "user", **texts: list[str]):
-    return [parse_rule(text, effect=effect, scope=scope) for effect, each in texts.items() for text in each]
+sys.path.insert(0, str(Path(__file__).parent))
+from policyworld import SPECIFIC, TOOLS, World, rules
 
 
 @pytest.fixture
 def world(tmp_path):
-    """A project and a home beside it; gives a snapshot maker and a judge."""
     return World(tmp_path)
-
-
-class World:
-    def __init__(self, base) -> None:
-        base = base.resolve()
-        self.cwd, self.home = base / "w" / "proj", base / "home" / "u"
-        self.cwd.mkdir(parents=True)
-        self.home.mkdir(parents=True)
-
-    def snapshot(self, given=(), *, mode=Mode.DEFAULT, trusted=True, **more) -> Snapshot:
-        return Snapshot.make(given, mode=mode, cwd=more.pop("cwd", self.cwd), home=self.home, trusted=trusted, **more)
-
-    def judge(self, name, given=None, ruled=(), **more):
-        return self.under(self.snapshot(ruled, **more), name, given)
-
-    def under(self, snapshot, name, given=None):
-        given = given or {}
-        accesses = SPECIFIC[name](given) if name in SPECIFIC else []
-        return decide(TOOLS[name], given, resolve_accesses(accesses, snapshot), snapshot)
-
-    def edit(self, path, ruled=(), **more):
-        return self.judge("Edit", {"file_path": str(self.cwd / path)}, ruled, **more).verdict
-
-    def read(self, path, ruled=(), **more):
-        return self.judge("Read", {"file_path": str(self.cwd / path)}, ruled, **more).verdict
-
-    def bash(self, command, ruled=(), **more):
-        return self.judge("Bash", {"command": command}, ruled, **more).verdict
 
 
 # -- the numbered checks ---------------------------------------------------------------------------------------------
@@ -183,6 +98,7 @@ def test_perm_9_bypass_is_refused_where_policy_forbids_it(world):
     for scope in ("flag", "user", "managed", "session", "agent", "project"):
         decision = judge_mode_change(Mode.BYPASS, locked, False, scope=scope)
         assert (decision.verdict, decision.decided_by.by) == ("deny", "policy")
+    assert world.snapshot(mode=Mode.BYPASS, disable_bypass=True).mode is Mode.DEFAULT
     free = world.snapshot()
     assert judge_mode_change(Mode.BYPASS, free, False, scope="flag").verdict == "allow"
     assert judge_mode_change(Mode.BYPASS, free, True, scope="flag").verdict == "deny"
@@ -238,134 +154,7 @@ def test_write_6_a_dead_form_is_never_consulted_and_warns(world):
     assert world.judge("Edit", path, rules(deny=["Write"], allow=["Edit"])).verdict == "allow"
 
 
-# -- rules -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text", ["", "(x)", "Bash(", "Bash(a", "Bash()", "Bash(a) b", "Bash (a)", "Read(!x)", "Read(~bob/x)"]
-)
-def test_what_is_no_rule_says_why(text):
-    with pytest.raises(UsageError):
-        parse_rule(text, effect="deny", scope="user", source="settings.toml")
-
-
-def test_a_rule_says_where_it_stands():
-    rule = parse_rule(
-        r"Bash(echo \(a\))", effect="ask", scope="project", source="/p/.peg/settings.toml", line=lambda: 7
-    )
-    assert rule.text == r"Bash(echo \(a\))"
-    assert rule.specifier == "echo (a)"
-    assert rule.where == "project (/p/.peg/settings.toml:7)"
-    assert rule.id == r"project:ask:Bash(echo \(a\))"
-    assert parse_rule("Bash(*)", effect="ask", scope="user").specifier is None
-    assert rule.shown()["line"] == 7
-
-
-def test_tool_patterns_in_deny_and_ask_reach_everywhere(world):
-    for text in ("*", "mcp__*", "mcp__mail*", "*send", "mcp__mail"):
-        assert world.judge("mcp__mail__send", ruled=rules(deny=[text], allow=["mcp__mail__send"])).verdict == "deny"
-    assert world.judge("Plain", ruled=rules(deny=["mcp__*"], allow=["Plain"])).verdict == "allow"
-    with pytest.raises(UsageError):
-        parse_rule("Ba*(rm *)", effect="deny", scope="user")
-
-
-def test_an_allow_for_a_server_stays_with_that_server(world):
-    other = tool("mcp__mail__box__send")
-    snapshot = world.snapshot(rules(allow=["mcp__mail", "mcp__mail__*"]))
-    assert decide(other, {}, [], snapshot).verdict == "ask"
-    assert decide(other, {}, [], world.snapshot(rules(deny=["mcp__mail"]))).verdict == "deny"
-
-
-def test_a_bare_deny_hides_the_tool_and_a_scoped_one_does_not(world):
-    snapshot = world.snapshot(rules("managed", deny=["Read", "Bash(rm *)", "mcp__mail"]))
-    assert snapshot.bare_denied(TOOLS["Grep"]).by == "policy"
-    assert snapshot.bare_denied("Read")
-    assert snapshot.bare_denied("mcp__mail__send")
-    assert not snapshot.bare_denied(TOOLS["Bash"])
-    assert not snapshot.bare_denied(TOOLS["Edit"])
-
-
-def test_parameter_rules(world):
-    given = rules(deny=["Bash(run_in_background:true)", "Task(model:opus*)"], ask=["Plain(count:5)"])
-    assert world.judge("Bash", {"command": "ls", "run_in_background": True}, given).verdict == "deny"
-    assert (
-        world.judge("Bash", {"command": "ls", "run_in_background": False}, rules(allow=["Bash"]) + given).verdict
-        == "allow"
-    )
-    assert world.judge("Task", {"subagent_type": "x", "model": "opus-5"}, given).verdict == "deny"
-    assert world.judge("Task", {"subagent_type": "x", "model": "haiku"}, given).verdict == "allow"
-    assert world.judge("Plain", {"count": 5}, given + rules(allow=["Plain"])).verdict == "ask"
-    assert world.judge("Plain", {"count": [5]}, given + rules(allow=["Plain"])).verdict == "allow"
-    assert world.judge("Plain", {"count": 5}, rules(allow=["Plain(count:5)"])).verdict == "ask"
-    assert (
-        world.judge("Bash", {"command": "rm x"}, rules(deny=["Bash(command:rm x)"], allow=["Bash"])).verdict == "allow"
-    )
-    (problem,) = lint(rules(deny=["Bash(command:rm x)"]), TOOLS.values())
-    assert problem.fix == "Bash(rm x)"
-
-
-def test_names(world):
-    given = rules(allow=["Skill(docs-*)"], deny=["Agent(Explore)", "Task(plugin:bad)"], ask=["RunWorkflow(ship*)"])
-    assert world.judge("Skill", {"skill": "docs-pdf"}, given).verdict == "allow"
-    assert world.judge("Skill", {"skill": "other"}, given).verdict == "ask"
-    assert world.judge("Task", {"subagent_type": "Explore"}, given).verdict == "deny"
-    assert world.judge("Task", {"subagent_type": "plugin:bad"}, given).verdict == "deny"
-    assert world.judge("Task", {"subagent_type": "general"}, given).verdict == "allow"
-    assert world.judge("Workflow", {"name": "ship-it"}, given + rules(allow=["Workflow"])).verdict == "ask"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
-    [
-        ("docs.example.org", ["docs.example.org", "DOCS.Example.ORG.", "docs.example.org:443"], ["docs.example.org.evil.net", "xdocs.example.org", "example.org"]),
-        ("*.example.org", ["a.example.org", "a.b.example.org"], ["example.org", "aexample.org", "example.org.evil.net"]),
-        ("example.*", ["example.org"], ["example.evil.com", "example."]),
-        ("docs*.example.org", ["docs2.example.org", "docs.example.org"], ["docs.x.example.org"]),
-        ("*", ["a.b", "localhost"], ["evil.example\\@docs.example.org", "a/b", ""]),
-        ("bücher.example", ["bücher.example", "xn--bcher-kva.example"], ["bucher.example"]),
-        ("docs.python.org", [], ["docs.pyth\u03bfn.org"]),
-    ],
-)  # fmt: skip
-def test_domains(world, pattern, yes, no):
-    for effect, hit in (("allow", "allow"), ("deny", "deny")):
-        given = rules(**{effect: [f"WebFetch(domain:{pattern})"]})
-        assert [world.judge("WebFetch", {"host": host}, given).verdict for host in yes] == [hit] * len(yes)
-        assert [world.judge("WebFetch", {"host": host}, given).verdict for host in no] == ["ask"] * len(no)
-
-
-def test_a_program_is_the_same_by_any_path_in_deny_only(world):
-    assert world.bash("/bin/rm x", rules(deny=["Bash(rm *)"], allow=["Bash"])) == "deny"
-    assert world.bash("git  push", rules(deny=["Bash(git push)"], allow=["Bash"])) == "deny"
-    assert world.bash("/tmp/evil/git status", rules(allow=["Bash(git *)"])) == "ask"
-
-
-def test_every_segment_needs_its_own_allow(world):
-    given = rules(allow=["Bash(echo *)", "Bash(ls *)"], deny=["Bash(rm *)"], ask=["Bash(curl *)"])
-    assert world.bash("echo a && ls", given) == "allow"
-    assert world.bash("echo a && make", given) == "ask"
-    assert world.bash("echo a && curl x", given) == "ask"
-    decision = world.judge("Bash", {"command": "make && curl x && rm y"}, given)
-    assert (decision.verdict, decision.winner.text) == ("deny", "Bash(rm *)")
-    assert [found.verdict for found in decision.findings] == ["ask", "ask", "deny"]
-    assert [rule.text for rule in decision.losers] == ["Bash(curl *)"]
-
-
-def test_lint_warns_of_rules_that_do_nothing():
-    given = rules(
-        deny=["Bsh(rm *)", "Grep(src/**)", "WebFetch(https://example.org/x)", "Read(/etc/passwd)", "mcp__mail(x)"],
-        ask=["Bash(ls *)", "Read", "mcp__other__x", "Task(model:opus)", "Skill(a)"],
-    )
-    fixes = {problem.rule.text: problem.fix for problem in lint(given, TOOLS.values())}
-    assert fixes == {
-        "Bsh(rm *)": "Bash(rm *)",
-        "Grep(src/**)": "Read(src/**)",
-        "WebFetch(https://example.org/x)": "WebFetch(domain:example.org)",
-        "Read(/etc/passwd)": "Read(//etc/passwd)",
-        "mcp__mail(x)": "mcp__mail",
-    }
-
-
-# -- modes and floors ------------------------------------------------------------------------------------------------
+# -- modes ------------------------------------------------------------------------------------------------
 
 
 def test_modes_by_name():
@@ -433,63 +222,6 @@ def test_a_managed_deny_names_its_file(world):
     assert decision.decided_by.by == "policy"
     assert decision.decided_by.source == "managed (/etc/peg/managed.toml:3)"
     assert len(decision.losers) == 4
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".git", ".git/config", "sub/.git/hooks/x", ".GIT/config", ".gi\u200dt/config", ".git./config", ".vscode/x", ".husky/x",
-        ".claude/settings.json", ".config/git/attributes", ".mcp.json", ".bashrc", "a/.envrc", ".git::$INDEX_ALLOCATION/x",
-        ".peg/worktrees/x/.git", ".peg/worktrees", ".ｇit/config",
-    ],
-)  # fmt: skip
-def test_protected_paths_ask(world, path):
-    assert world.edit(path, rules(allow=["Edit"]), mode=Mode.ACCEPT_EDITS) == "ask"
-
-
-@pytest.mark.parametrize(
-    "path", ["a", ".gitignore", ".github/x", ".peg/worktrees/x/a.py", ".claude/worktrees/y/z", "config/git/x"]
-)
-def test_other_paths_do_not(world, path):
-    assert world.edit(path, mode=Mode.ACCEPT_EDITS) == "allow"
-
-
-def test_protection_looks_through_links_and_covers_own_folders(world):
-    (world.cwd / ".git").mkdir()
-    (world.cwd / "plain").symlink_to(".git")
-    assert world.edit("plain/config", mode=Mode.ACCEPT_EDITS) == "ask"
-    assert world.edit("data/x", mode=Mode.ACCEPT_EDITS, guarded=(world.cwd / "data",)) == "ask"
-
-
-CRITICAL = [
-    "rm -rf /", "rm -rf //", "rm -rf /*", "rm -fr /.", "rm -rf /etc", "rm -rf /e*", "rm -rf ~", "rm -rf ~/", "rm -rf $HOME",
-    'rm -rf "${HOME}/"', "rm -rf ~/*", "rm -rf .", "rm -rf ..", "rm -rf ../..", "rm -rf *", "rm -rf ./*", "rm -rf ./.*",
-    "rm -rf $PWD", 'rm -rf "$X"/*', "rm -rf $X/", "rm -rf ${X:-}/*.py", "rm -rf $(mktemp)/*", "rm -rf `pwd`/*", "rm -rf -- /",
-    "X=1 rm -rf /", "/bin/rm -rf /", "rmdir /usr", "rm -rf a b /", "rm -rf 'a'/../..", "rm -rf /{etc,usr}", "rm -rf {a,/}",
-    "rm -rf ~root", "rm -rf a/../*", "rm -rf \\/", "rm -r\\f '/'",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", CRITICAL)
-def test_critical_removals_are_seen(world, command):
-    assert world.bash(command, rules(allow=["Bash"]), mode=Mode.BYPASS) == "ask"
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["rm -rf build", "rm *.pyc", "rm -rf build/*", 'rm -rf "$X"', "rm -rf $X/build", "echo rm -rf /", "rm a b", "rm -rf ./a/..b",
-     "rm -rf /tmp/x/y", "rm -rf -- -x", "rm -rf ~/x", "rm -rf a{1,2}", "firm /", "rm"],
-)  # fmt: skip
-def test_ordinary_removals_are_not(world, command):
-    assert world.bash(command, rules(allow=["Bash"])) == "allow"
-
-
-def test_critical_removal_takes_words(world):
-    snapshot = world.snapshot()
-    assert "root directory" in critical_removal(["rm", "-rf", "/"], snapshot)
-    assert critical_removal(["rm", "-rf", str(world.cwd.parent)], snapshot)
-    assert critical_removal(["ls", "/"], snapshot) == ""
-    assert critical_removal([], snapshot) == ""
 
 
 # -- what else the snapshot answers ----------------------------------------------------------------------------------
@@ -584,7 +316,3 @@ def test_home_may_be_reached_by_a_link(world):
     for home in (linked, world.home):
         assert world.under(snapshot, "Read", {"file_path": f"{home}/.ssh/id"}).verdict == "deny"
     assert os.fspath(world.home) == snapshot.home
-
-
-def test_policy_error_is_an_error_of_its_own():
-    assert not issubclass(PolicyError, UsageError)

@@ -149,8 +149,6 @@ class Snapshot:
     """Further paths that are protected: pegboard's own folders, wherever they are."""
     plan_file: str = ""
     """What may be edited in plan mode: a file, or everything below a folder."""
-    faults: tuple[str, ...] = ()
-    """Rules that could not be read, each in a sentence."""
 
     @classmethod
     def make(
@@ -169,9 +167,13 @@ class Snapshot:
         readable: Sequence[str | Path] = (),
         guarded: Sequence[str | Path] = (),
         plan_file: str | Path = "",
-        faults: Sequence[str] = (),
     ) -> Snapshot:
-        """Freeze the policy. Does I/O: finds where the folders, and what path rules name, really are."""
+        """Freeze the policy. Does I/O: finds where the folders, and what path rules name, really are.
+
+        A mode that managed policy forbids becomes ``default``, whoever set it.
+        """
+        if (disable_bypass and mode is Mode.BYPASS) or (disable_auto and mode is Mode.AUTO):
+            mode = Mode.DEFAULT
         given = [str(item) for item in (cwd, home, *(roots or (cwd,)), *readable, *guarded, project or cwd)]
         real = {item: str(Path(item).resolve()) for item in given}
         anchors = Anchors(
@@ -201,7 +203,6 @@ class Snapshot:
             readable=tuple(real[str(item)] for item in readable),
             guarded=tuple(real[str(item)] for item in guarded),
             plan_file=str(Path(plan_file).resolve()) if str(plan_file) not in ("", ".") else "",
-            faults=tuple(faults),
         )
 
     def with_mode(self, mode: Mode) -> Snapshot:

@@ -100,7 +100,7 @@ def _told(value: object) -> str | None:
 def _judge(
     manifest: Manifest, item: Judged | None, names: tuple[str, ...], about_tool: list[Rule], snapshot: Snapshot
 ) -> Finding:
-    """Judge one access, or the bare tool: the six questions in their order."""
+    """Judge one access, or the bare tool. A mode that forbids stands before the ask rules: they only restrict."""
     rules = about_tool
     if item is not None:
         rules = about_tool + strict_rules(item, names, snapshot.index) + allow_rules(item, names, snapshot.index)
@@ -115,17 +115,20 @@ def _judge(
             return Finding(None, verdict, by, tuple(rules), open, ruled)
         return Finding(item.access, verdict, by, tuple(rules), open, ruled, item.names, item.folder)
 
-    if rules and rules[0].effect != "allow":
-        return found(rules[0].effect, by_rule(rules[0], item), ruled=True)
-    if _is_plan(item, snapshot):
+    if rules and rules[0].effect == "deny":
+        return found("deny", by_rule(rules[0], item), ruled=True)
+    plan = _by_plan(item, snapshot)
+    if plan == "deny":
+        reason = "in plan mode nothing is changed but the plan"
+        return found("deny", DecidedBy(by="mode", source="plan", reason=reason))
+    if rules and rules[0].effect == "ask":
+        return found("ask", by_rule(rules[0], item), ruled=True)
+    if plan == "allow":
         return found("allow", DecidedBy(by="mode", source="plan", reason="the plan may be written"))
     floor = _floor(manifest, item, snapshot)
     if floor:
         return found("ask", DecidedBy(by="rule", source=_BUILT_IN, reason=floor))
-    moded = _by_mode(item, snapshot)
-    if moded is not None:
-        return found(moded[0], DecidedBy(by="mode", source=snapshot.mode.value, reason=moded[1]))
-    free = _free(manifest, item, snapshot)
+    free = _by_mode(item, snapshot) or _free(manifest, item, snapshot)
     if free:
         return found("allow", DecidedBy(by="mode", source=snapshot.mode.value, reason=free))
     counting = rules
@@ -149,10 +152,11 @@ def _within(item: Judged, folders: Sequence[str]) -> bool:
     return item.certain and all(inside(name, folders) for name in item.names)
 
 
-def _is_plan(item: Judged | None, snapshot: Snapshot) -> bool:
-    if snapshot.mode is not Mode.PLAN or not snapshot.plan_file or item is None or item.access.kind is not _EDIT:
-        return False
-    return _within(item, (snapshot.plan_file,))
+def _by_plan(item: Judged | None, snapshot: Snapshot) -> str:
+    """What plan mode says to a change: ``allow`` for the plan itself, else ``deny``; empty where it says nothing."""
+    if snapshot.mode is not Mode.PLAN or item is None or item.access.kind is not _EDIT:
+        return ""
+    return "allow" if snapshot.plan_file and _within(item, (snapshot.plan_file,)) else "deny"
 
 
 def _floor(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:
@@ -172,18 +176,13 @@ def _floor(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:
     return ""
 
 
-def _by_mode(item: Judged | None, snapshot: Snapshot) -> tuple[VerdictWord, str] | None:
-    """What the mode says before any allow rule is heard."""
-    mode = snapshot.mode
-    if mode is Mode.BYPASS:
-        return "allow", "the mode allows what no rule and no floor stops"
-    if item is None or item.access.kind is not _EDIT:
-        return None
-    if mode is Mode.PLAN:
-        return "deny", "in plan mode nothing is changed but the plan"
-    if mode is Mode.ACCEPT_EDITS and _within(item, snapshot.roots):
-        return "allow", "edits inside the working directories are accepted"
-    return None
+def _by_mode(item: Judged | None, snapshot: Snapshot) -> str:
+    """Why the mode allows the call before any allow rule is heard; empty if it does not."""
+    if snapshot.mode is Mode.BYPASS:
+        return "the mode allows what no rule and no floor stops"
+    if snapshot.mode is not Mode.ACCEPT_EDITS or item is None or item.access.kind is not _EDIT:
+        return ""
+    return "edits inside the working directories are accepted" if _within(item, snapshot.roots) else ""
 
 
 def _free(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:

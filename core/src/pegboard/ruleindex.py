@@ -24,6 +24,9 @@ from pegboard.rules import (
     pieces,
 )
 
+Params = dict[str, list[tuple[str, Rule]]]
+"""Input field -> wanted values and their rules."""
+
 
 @dataclass(frozen=True)
 class Anchors:
@@ -74,7 +77,7 @@ class RuleIndex:
         self._named: dict[str, list[Rule]] = {}
         self._texts: dict[tuple[str, str, bool], TextTable] = {}
         self._paths: dict[tuple[str, bool], PathTable[Rule]] = {}
-        self._tools: dict[tuple[str, ...], tuple[list[Rule], list[tuple[str, str, Rule]]]] = {}
+        self._tools: dict[tuple[str, ...], tuple[list[Rule], Params]] = {}
         for rule in rules:
             if "*" in rule.tool:
                 if rule.effect != "allow" or open_allow(rule):
@@ -86,16 +89,19 @@ class RuleIndex:
                 if parameter(rule) is not None:
                     self._params.setdefault(rule.tool, []).append(rule)
 
-    def of_tool(self, names: tuple[str, ...]) -> tuple[list[Rule], list[tuple[str, str, Rule]]]:
-        """Rules about a whole tool of these names, and its ``param:value`` rules as (field, value, rule)."""
+    def of_tool(self, names: tuple[str, ...]) -> tuple[list[Rule], Params]:
+        """Rules about a whole tool of these names, and its ``param:value`` rules."""
         found = self._tools.get(names)
         if found is None:
             whole = [rule for name in names for rule in self._of_name(name)]
             params = [rule for name in names for rule in self._params.get(name, ())]
             params += [rule for rule in whole if rule.specifier is not None]
             whole = [rule for rule in whole if rule.specifier is None]
-            split = [(*field, rule) for rule in params if (field := parameter(rule)) is not None]
-            found = self._tools[names] = (whole, split)
+            by_field: Params = {}
+            for rule in params:
+                if given := parameter(rule):
+                    by_field.setdefault(given[0], []).append((given[1], rule))
+            found = self._tools[names] = (whole, by_field)
         return found
 
     def _of_name(self, name: str) -> Iterator[Rule]:
