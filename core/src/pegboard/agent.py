@@ -111,7 +111,7 @@ class Agent:
             errors = [str(error)]
         reason = stopped.value if stopped else "provider_error" if errors else "completed"
         turns = self.spending.turns - before
-        await self._log(events.Ended(reason=reason, turns=turns))
+        await self.log(events.Ended(reason=reason, turns=turns))
         return RunResult(
             text=self._text,
             stop_reason=self._reason,
@@ -126,7 +126,7 @@ class Agent:
         if denied:
             raise RunStopped(Stop.REFUSAL, f"The prompt was refused: {denied}")
         for text in (prompt, *opening, *note, *self._tail.news(self.session)):
-            await self._log(text)
+            await self.log(text)
 
     async def _loop(self) -> None:
         vetoes = 0
@@ -211,14 +211,7 @@ class Agent:
             thinking=spec.thinking,
             extra=spec.extra,
         )
-        answer = await ask(
-            self.provider,
-            request,
-            session=self.session,
-            transcript=self.transcript,
-            spending=self.spending,
-            limits=self.limits,
-        )
+        answer = await ask(self, request)
         if answer is None:
             self._check_abort()
             raise self.limits.over(self.spending) or RunStopped(Stop.INTERRUPTED, "The run was interrupted.")
@@ -245,7 +238,8 @@ class Agent:
         note = [context.said(verdict.note, author="hook", origin="hook")] if verdict.note else []
         return (verdict.reason or f"{by} said no.") if verdict.decision == "deny" else "", note
 
-    async def _log(self, event: events.Event) -> None:
+    async def log(self, event: events.Event) -> None:
+        """Write an event to the transcript and tell who listens."""
         self.transcript.append(event)
         await self.session.tell(event)
 

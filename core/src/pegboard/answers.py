@@ -15,43 +15,32 @@ import anyio
 
 from pegboard import events
 from pegboard.errors import BadRequest, ProviderError
-from pegboard.provider import Answer, BlockDone, Part, Provider, Request, Retrying, TextDelta, ThinkingDelta
+from pegboard.provider import Answer, BlockDone, Part, Request, Retrying, TextDelta, ThinkingDelta
 
 if TYPE_CHECKING:
-    from pegboard.session import Session
-    from pegboard.spending import Limits, Spending
-    from pegboard.transcript import Transcript
+    from pegboard.agent import Agent
 
 REMOVED = "(A part of the conversation that the model service refused was removed here.)"
 
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
 
 
-async def ask(
-    provider: Provider,
-    request: Request,
-    *,
-    session: Session,
-    transcript: Transcript,
-    spending: Spending,
-    limits: Limits,
-) -> Answer | None:
+async def ask(agent: Agent, request: Request) -> Answer | None:
     """The answer to a request; None when it was aborted or ran out of the run's time.
 
     A block that the service refuses by its place is removed from the conversation, and the request sent again, once.
     Raises `ProviderError`.
     """
     try:
-        return await _stream(provider, request, session, transcript, spending, limits)
+        return await _stream(agent, request)
     except BadRequest as error:
         place = refused_block(str(error))
-        if not place or not transcript.remove(place, REMOVED):
+        if not place or not agent.transcript.remove(place, REMOVED):
             raise
-        notice = events.Notice(text=f"The model service refused a part of the conversation; it is left out: {error}")
-        transcript.append(notice)
-        await session.tell(notice)
-    request.messages = transcript.messages
-    return await _stream(provider, request, session, transcript, spending, limits)
+        text = f"The model service refused a part of the conversation; it is left out: {error}"
+        await agent.log(events.Notice(text=text))
+    request.messages = agent.transcript.messages
+    return await _stream(agent, request)
 
 
 def refused_block(text: str) -> tuple[int, ...]:
@@ -60,18 +49,11 @@ def refused_block(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found.groups() if number is not None) if found else ()
 
 
-async def _stream(
-    provider: Provider,
-    request: Request,
-    session: Session,
-    transcript: Transcript,
-    spending: Spending,
-    limits: Limits,
-) -> Answer | None:
+async def _stream(agent: Agent, request: Request) -> Answer | None:
     begin, blocks = time.monotonic(), 0
     try:
-        with session.abortable(), anyio.move_on_after(limits.left):
-            async with _closing(provider.stream(request)) as parts:
+        with agent.session.abortable(), anyio.move_on_after(agent.limits.left):
+            async with _closing(agent.provider.stream(request)) as parts:
                 async for part in parts:
                     if isinstance(part, Answer):
                         return part
@@ -79,14 +61,12 @@ async def _stream(
                         blocks += 1
                     elif isinstance(part, Retrying):
                         blocks = 0
-                        retry = _retry(part)
-                        transcript.append(retry)
-                        await session.tell(retry)
+                        await agent.log(_retry(part))
                     else:
-                        await session.tell(_delta(part, blocks))
+                        await agent.session.tell(_delta(part, blocks))
             raise ProviderError("The model service ended its stream without an answer.")
     finally:
-        spending.api_seconds += time.monotonic() - begin
+        agent.spending.api_seconds += time.monotonic() - begin
     return None
 
 
