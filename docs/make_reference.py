@@ -25,7 +25,7 @@ HEAD = """\
 # Reference
 
 Everything here is generated from the code by `docs/make_reference.py`, and a test fails when it differs.
-How to use it is told elsewhere: [one call](tour.md), [write a tool](write-a-tool.md), [hooks](hooks.md),
+How to use it is told elsewhere: [one call](a-call.md), [write a tool](write-a-tool.md), [hooks](hooks.md),
 [settings and policy](policy.md).
 """
 

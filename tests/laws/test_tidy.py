@@ -84,3 +84,17 @@ def test_nothing_is_left_for_later(repository):
                 if words.search(line):
                     broken.append(f"{repository.shown(path)}:{number} {line.strip()}")
     assert not broken, "\n".join(broken)
+
+
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+def test_links_in_the_docs_lead_somewhere(repository):
+    broken = [
+        f"{repository.shown(path)}: {target}"
+        for path in repository.tracked
+        if path.suffix == ".md"
+        for target in LINK.findall(path.read_text("utf-8"))
+        if not (path.parent / target).exists()
+    ]
+    assert not broken, "\n".join(broken)

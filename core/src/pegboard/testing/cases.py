@@ -148,12 +148,11 @@ def play(
     *,
     installed: Sequence[str] = (),
     options: Sequence[str] = (),
-    before: Sequence[str] = (),
 ) -> Played:
     """Play the steps of a case in ``place``, which must exist and be empty.
 
     ``installed``: names of the tools that are there; a call of Bash becomes a shell step where Bash is not.
-    ``options``: more words for the command line. ``before``: words put before the program, such as a limit.
+    ``options``: more words for the command line.
     """
     folder, home = place / "work", place / "home"
     user = plain_user(case)
@@ -162,7 +161,7 @@ def play(
         if user:
             os.chown(path, NOBODY, NOBODY)
     played = Played(folder, user)
-    with Pipe(folder, home, options=options, before=(*user, *before)) as pipe:
+    with Pipe(folder, home, options=options, before=user) as pipe:
         for step in case["input"]["steps"]:
             if "sh" in step:
                 _shell(played, step["sh"])
