@@ -30,6 +30,10 @@ def _absolute(value: str, info: ValidationInfo) -> str:
         raise ValueError("the path contains a null byte")
     if not value:
         raise ValueError("the path is empty")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise ValueError("the path holds half a character") from None
     home = context.get("home")
     if home and (value == "~" or value.startswith("~/")):
         value = os.path.join(home, value[2:])

@@ -13,7 +13,7 @@ from pegboard.tool import Access, Context, Tool
 from pegboard_files import FileHistory, FileViews, disk, gates, names
 from pegboard_files.gates import Target
 from pegboard_files.patch import hunks
-from pegboard_files.text import Text, decode, matches, plain, substitute
+from pegboard_files.text import Text, decode, matches, plain, refuse_halves, substitute
 
 from pegboard_edit.explain import ambiguous, missing
 from pegboard_edit.models import EditInput, EditOutput
@@ -84,6 +84,8 @@ async def _plan(input: EditInput, ctx: Context) -> Plan:
             "old_string and new_string are the same, so there is no change to make.",
             hint="If the file is already right, go on; otherwise say what it should become.",
         )
+    refuse_halves("old_string", input.old_string)
+    refuse_halves("new_string", input.new_string)
     relaxed = ctx.setting("files.gate") == "relaxed"
     target = await gates.open_target(ctx, path, whole=False, relaxed=relaxed)
     if target.content is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pegboard.model import AbsolutePath, Input, Output
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 
 class ReadInput(Input):
@@ -80,17 +80,8 @@ class Page(Output):
 
     number: int
     text: str
-    _picture: str = PrivateAttr(default="")
-
-    def with_picture(self, picture: str) -> Page:
-        """The page with its picture (base64 of a JPEG), which goes to the model and not into the data."""
-        self._picture = picture
-        return self
-
-    @property
-    def picture(self) -> str:
-        """Base64 of a JPEG; empty when there is none."""
-        return self._picture
+    picture: str = Field(default="", exclude=True)
+    """Base64 of a JPEG; goes to the model, not into the data."""
 
 
 class PdfFile(Output):

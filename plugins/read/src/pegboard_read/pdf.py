@@ -86,7 +86,7 @@ def read_pdf(
                 kept = page.text.encode("utf-8")[: max(0, room)].decode("utf-8", "ignore")
                 cut = cut or len(kept) < len(page.text)
                 room -= len(kept.encode("utf-8"))
-                made.append(Page(number=number, text=kept).with_picture(page.picture))
+                made.append(page.model_copy(update={"text": kept}))
         except PdfiumError as error:
             raise damaged(shown, "PDF", _complaint(error)) from None
         finally:
@@ -131,7 +131,8 @@ def _page(document: PdfDocument, number: int) -> Page:
     buffer = io.BytesIO()
     picture.convert("RGB").save(buffer, "JPEG", quality=QUALITY)
     clean = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-    return Page(number=number, text=clean.strip()).with_picture(base64.b64encode(buffer.getvalue()).decode("ascii"))
+    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return Page(number=number, text=clean.strip(), picture=encoded)
 
 
 def _complaint(error: Exception) -> str:

@@ -15,7 +15,7 @@ from pegboard.tool import Access, Context, Tool
 from pegboard_files import FileHistory, disk, gates, names
 from pegboard_files.gates import Target
 from pegboard_files.patch import Hunk, hunks
-from pegboard_files.text import Text, decode, encode_whole
+from pegboard_files.text import Text, decode, encode_whole, refuse_halves
 from pydantic import Field
 
 CONTENT_BYTES = 10_000_000
@@ -94,6 +94,7 @@ class Write(Tool[WriteInput, WriteOutput]):
 async def _open(input: WriteInput, ctx: Context) -> Target:
     """All gates, in the order of the specification."""
     gates.refuse_denied(ctx, input.file_path)
+    refuse_halves("content", input.content)
     shown = ctx.shown(input.file_path)
     if len(input.content) > CONTENT_BYTES or len(input.content.encode("utf-8")) > CONTENT_BYTES:
         raise Refusal(

@@ -238,7 +238,7 @@ def io_refusal(verb: str, shown: str, error: OSError) -> Refusal:
     if error.errno == errno.ELOOP:
         reason = "a part of the path is a symbolic link now, which it was not when the call was judged"
     elif error.errno == errno.EFBIG:
-        reason = "it would grow beyond the file size limit of this process"
+        reason = "file too large, beyond the file size limit of this process"
     return Refusal(Code.IO_ERROR, f"Cannot {verb} {shown}: {reason}.")
 
 

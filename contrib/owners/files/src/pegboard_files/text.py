@@ -291,6 +291,18 @@ def _cannot(text: Text) -> Refusal:
     )
 
 
+def refuse_halves(field: str, value: str) -> None:
+    """Refuse (invalid_input) text of an input that holds half of a surrogate pair: no encoding can write it."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Refusal(
+            Code.INVALID_INPUT,
+            f"{field} holds half a character (U+{ord(value[error.start]):04X}, at position {error.start}).",
+            hint="Send the whole character.",
+        ) from None
+
+
 def encode_whole(text: str, old: Text | None) -> bytes:
     """A whole new content as bytes: the encoding, the mark and a consistent CRLF style of the old file are kept.
 
