@@ -103,7 +103,7 @@ def test_names(world):
          ["example.org", "aexample.org", "example.org.evil.net"]),
         ("example.*", ["example.org"], ["example.evil.com", "example."]),
         ("docs*.example.org", ["docs2.example.org", "docs.example.org"], ["docs.x.example.org"]),
-        ("*", ["a.b", "localhost"], ["evil.example\\@docs.example.org", "a/b", ""]),
+        ("*", ["a.b", "localhost"], []),
         ("bücher.example", ["bücher.example", "xn--bcher-kva.example"], ["bucher.example"]),
         ("docs.python.org", [], ["docs.pyth\u03bfn.org"]),
     ],
@@ -113,6 +113,12 @@ def test_domains(world, pattern, yes, no):
         given = rules(**{effect: [f"WebFetch(domain:{pattern})"]})
         assert [world.judge("WebFetch", {"host": host}, given).verdict for host in yes] == [hit] * len(yes)
         assert [world.judge("WebFetch", {"host": host}, given).verdict for host in no] == ["ask"] * len(no)
+
+
+@pytest.mark.parametrize("host", ["evil.example\\@docs.example.org", "a/b", "", "a b"])
+def test_what_is_no_plain_host_is_never_allowed_and_always_restricted(world, host):
+    assert world.judge("WebFetch", {"host": host}, rules(allow=["WebFetch(domain:*)"])).verdict == "ask"
+    assert world.judge("WebFetch", {"host": host}, rules(deny=["WebFetch(domain:x.y)"])).verdict == "deny"
 
 
 def test_a_program_is_the_same_by_any_path_in_deny_only(world):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pegboard.call import DecidedBy
 from pegboard.decision import (
     STRENGTH,
@@ -281,7 +283,7 @@ def snapshot_of(session: Session) -> Snapshot:
     settings, places = session.settings, session.places
     rules = settings.parsed_rules()
     for listed in session.manager.hook.peg_rules(registry=session.registry):
-        rules += listed
+        rules += (msgspec.structs.replace(rule, scope="plugin") for rule in listed)
     return Snapshot.make(
         [*rules, *session.session_rules],
         mode=session.mode,

@@ -132,7 +132,15 @@ class RuleIndex:
                 yield from table.find(other)
 
     def hosts(self, tools: Iterable[str], host: str, strict: bool) -> Iterator[Rule]:
-        """``domain:`` rules of these tools about a host as `host_of` gives it."""
+        """``domain:`` rules of these tools about a host as `host_of` gives it.
+
+        What is no plain host (empty) falls under every deny and ask rule: two programs may read it differently.
+        """
+        if not host and strict:
+            for tool in tools:
+                named = self._named.get(tool, ())
+                yield from (rule for rule in named if rule.effect != "allow" and kind_of(rule) == "host")
+            return
         turned = _turned(host)
         for tool in tools:
             yield from self._text(tool, "host", strict).find(turned, host)
