@@ -13,11 +13,12 @@ from typing import Any
 
 import anyio
 import pytest
-from pegboard.errors import BadRequest, Overloaded, ProviderError
+from pegboard.errors import BadRequest, Overloaded, ProviderError, UsageError
 from pegboard.provider import Answer, Message, Request
 from pegboard.testing.messages import MessagesService
 from pegboard.testing.providers import ProviderBench, Sleep
 from pegboard.testing.providers_bench import Naps, ask, text
+from pegboard_anthropic.certificates import contexts, is_hashed
 from pegboard_anthropic.provider import Anthropic
 
 HELLO = [text("hello")]
@@ -108,6 +109,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
     subprocess.run([*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
     (folder / "both.pem").write_text(cert.read_text() + key.read_text())
+    (folder / "hashed").mkdir()
+    (folder / "hashed" / "cert.pem").write_text(cert.read_text())
+    subprocess.run(["openssl", "rehash", folder / "hashed"], check=True, capture_output=True)
     return folder / "both.pem"
 
 
@@ -147,6 +151,11 @@ class TestTls(NetworkBench):
             assert proxy.seen[0].startswith(f"CONNECT 127.0.0.1:{service.url.rpartition(':')[2]} HTTP/1.1")
             assert "test-key" not in proxy.seen[0]
 
+    async def test_folder_of_certificates(self, certificate: Path) -> None:
+        self.environ = {"SSL_CERT_DIR": str(certificate.parent / "hashed")}
+        async with self.playing(["hello"], tls=self.context) as (provider, _, _):
+            assert (await self.answer(provider, ask())).content == HELLO
+
     async def test_cancelled_stream_is_closed(self) -> None:
         slow = {"content": [text("word " * 50)], "pieces": 50, "event_delay": 0.05}
         async with self.playing([slow], tls=self.context) as (provider, service, _):
@@ -160,9 +169,28 @@ class TestUntrusted(NetworkBench):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         async with self.playing(["hello"], tls=context) as (provider, service, naps):
-            with pytest.raises(ProviderError, match="SSL_CERT_FILE"):
-                await self.parts(provider, ask())
+            for _ in range(2):
+                with pytest.raises(ProviderError, match="SSL_CERT_FILE"):
+                    await self.parts(provider, ask())
             assert naps.taken == [] and service.requests == []
+
+    def test_the_folder_of_the_system_is_tried_first(self, monkeypatch: pytest.MonkeyPatch, certificate: Path) -> None:
+        paths = ssl.get_default_verify_paths()
+        monkeypatch.setattr(
+            ssl, "get_default_verify_paths", lambda: paths._replace(capath=str(certificate.parent / "hashed"))
+        )
+        first, *others = contexts("", "")
+        assert (
+            is_hashed(str(certificate.parent / "hashed")) and first.cert_store_stats()["x509"] == 0 and len(others) == 1
+        )
+        monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths._replace(capath=None))
+        assert len(list(contexts("", ""))) == 1
+
+    async def test_certificates_that_are_not_there(self) -> None:
+        self.environ = {"SSL_CERT_FILE": "/nowhere/ca.pem"}
+        provider = self.make("https://127.0.0.1:9", Naps())
+        with pytest.raises(UsageError, match="/nowhere/ca.pem"):
+            await self.parts(provider, ask())
 
 
 class TestProxies(NetworkBench):

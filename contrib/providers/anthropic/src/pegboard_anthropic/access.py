@@ -29,8 +29,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
     headers: dict[str, str] = {}
     """Further headers of the user, names in lower case."""
-    authorities: str = ""
+    certificate_file: str = ""
     """File with certificates to trust in place of the system's, from SSL_CERT_FILE."""
+    certificate_folder: str = ""
+    """Folder with certificates under their hashes, from SSL_CERT_DIR."""
     connect_timeout: float = 10.0
     read_timeout: float = 300.0
 
@@ -58,7 +60,8 @@ def read_access(settings: SettingValues, environ: Mapping[str, str]) -> Access:
         key=environ.get("ANTHROPIC_API_KEY", "").strip(),
         token=environ.get("ANTHROPIC_AUTH_TOKEN", "").strip(),
         headers=custom_headers(environ.get("ANTHROPIC_CUSTOM_HEADERS", "")),
-        authorities=environ.get("SSL_CERT_FILE", ""),
+        certificate_file=environ.get("SSL_CERT_FILE", ""),
+        certificate_folder=environ.get("SSL_CERT_DIR", ""),
         connect_timeout=settings.value("anthropic.connect_timeout"),
         read_timeout=settings.value("anthropic.read_timeout"),
     )

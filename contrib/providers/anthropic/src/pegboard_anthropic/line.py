@@ -19,6 +19,7 @@ from pegboard.errors import ProviderError
 
 from pegboard_anthropic.access import Access
 from pegboard_anthropic.address import Address
+from pegboard_anthropic.certificates import contexts
 from pegboard_anthropic.failure import Failure, broken_line
 
 CHUNK = 65_536
@@ -145,6 +146,7 @@ class Lines:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._idle: list[Line] = []
+        self._contexts = contexts(access.certificate_file, access.certificate_folder)
         self._context: ssl.SSLContext | None = None
 
     async def request(self, method: str, path: str, headers: Headers, body: bytes) -> tuple[Line, h11.Response]:
@@ -158,7 +160,7 @@ class Lines:
                 return line, await line.request(method, target, headers, body)
             except Stale:
                 continue
-        line = await self._open()
+        line = await self._verified()
         return line, await line.request(method, target, headers, body)
 
     async def release(self, line: Line) -> None:
@@ -173,8 +175,30 @@ class Lines:
         while self._idle:
             await self._idle.pop().close()
 
+    async def _verified(self) -> Line:
+        """Open a connection; go on to the next set of certificates when one does not vouch for the service."""
+        while True:
+            used = self._context = self._context or self._first()
+            try:
+                return await self._open()
+            except ssl.SSLCertVerificationError as error:
+                if self._context is not used:
+                    continue  # another request has gone on already
+                self._context = next(self._contexts, None)
+                if self._context is None:
+                    self._contexts = contexts(self._access.certificate_file, self._access.certificate_folder)
+                    text = f"The certificate of {self._access.address.authority} cannot be trusted"
+                    hint = "Set SSL_CERT_FILE to a file with the right certificate authorities."
+                    raise Failure(ProviderError(f"{text}: {error.verify_message}.\n{hint}")) from None
+
+    def _first(self) -> ssl.SSLContext | None:
+        """The first context, if there is anything to encrypt at all."""
+        access = self._access
+        encrypted = access.address.tls or (access.proxy is not None and access.proxy.tls)
+        return next(self._contexts) if encrypted else None
+
     async def _open(self) -> Line:
-        access, where = self._access, self._access.address.authority
+        access = self._access
         first = access.proxy or access.address
         try:
             with anyio.fail_after(access.connect_timeout):
@@ -187,13 +211,11 @@ class Lines:
                     raise
         except TimeoutError:
             raise broken_line(f"{first.authority} did not connect within {access.connect_timeout:g} seconds.") from None
-        except ssl.SSLCertVerificationError as error:
-            text = f"The certificate of {where} cannot be trusted: {error.verify_message}."
-            hint = "Set SSL_CERT_FILE to a file with the right certificate authorities."
-            raise Failure(ProviderError(f"{text}\n{hint}", kind="connection_error")) from None
+        except ssl.SSLCertVerificationError:
+            raise
         except _BREAKS as error:
             raise broken_line(f"Cannot connect to {first.authority}: {error}") from None
-        return Line(stream, where, access.read_timeout)
+        return Line(stream, access.address.authority, access.read_timeout)
 
     async def _wrapped(self, stream: ByteStream) -> ByteStream:
         """Put TLS to the proxy, the tunnel and TLS to the service on top, as far as they are needed."""
@@ -206,8 +228,6 @@ class Lines:
         return await self._secured(stream, access.address.host) if access.address.tls else stream
 
     async def _secured(self, stream: ByteStream, host: str) -> ByteStream:
-        if self._context is None:
-            self._context = ssl.create_default_context(cafile=self._access.authorities or None)
         return await TLSStream.wrap(
             stream, server_side=False, hostname=host, ssl_context=self._context, standard_compatible=False
         )

@@ -5,7 +5,6 @@ Importing it takes a second or more; it is loaded with the first request, in a t
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import msgspec
 from pegboard.errors import ProviderError
 
 from pegboard_anthropic.access import Access
+from pegboard_anthropic.certificates import contexts
 from pegboard_anthropic.failure import Failure, broken_line, from_answer, from_event, no_key
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Library:
             "timeout": httpx2.Timeout(access.read_timeout, connect=access.connect_timeout),
             "default_headers": access.headers,
         }
+        *_, verify = contexts(access.certificate_file, access.certificate_folder)
         try:
             if self._platform != "api":
                 client: anthropic.AsyncAnthropic = getattr(anthropic, _PLATFORMS[self._platform])(**common)
@@ -92,19 +93,13 @@ class Library:
                 api_key=access.key or None,
                 auth_token=access.token or None,
                 base_url=access.base_url,
-                http_client=anthropic.DefaultAsyncHttpxClient(
-                    proxy=access.proxy_url, verify=_trust(access), trust_env=False
-                ),
+                http_client=anthropic.DefaultAsyncHttpxClient(proxy=access.proxy_url, verify=verify, trust_env=False),
                 **common,
             )
         except (anthropic.AnthropicError, ImportError, ValueError) as error:
             raise ProviderError(
                 f"The official client cannot be set up: {error}", kind="authentication_error"
             ) from error
-
-
-def _trust(access: Access) -> ssl.SSLContext | bool:
-    return ssl.create_default_context(cafile=access.authorities) if access.authorities else True
 
 
 @contextmanager
