@@ -13,12 +13,11 @@ from pathlib import Path
 from pegboard.errors import Code, Refusal
 from pegboard.tool import Context
 from pegboard_ripgrep.engine import Engine
+from pegboard_ripgrep.globs import Plan
+from pegboard_ripgrep.ignored import IgnoredFolders
 from pegboard_ripgrep.order import newest
 from pegboard_ripgrep.runner import End, Limits, Run, run
 from pegboard_ripgrep.view import Denies, blocks, plain, skip_folders, trouble
-
-from pegboard_glob.ignored import IgnoredFolders
-from pegboard_glob.patterns import Plan
 
 
 @dataclass

@@ -14,11 +14,11 @@ from pegboard.errors import Code, Refusal
 from pegboard.model import AbsolutePath, Input, Output
 from pegboard.tool import Access, Context, Tool
 from pegboard_ripgrep.engine import find
+from pegboard_ripgrep.globs import plan
 from pegboard_ripgrep.view import shown_name, shown_prefix
 from pydantic import Field
 
 from pegboard_glob.listing import Walk
-from pegboard_glob.patterns import plan
 
 RESULT_CHARS = 20_000
 """[C] Largest text of a listing."""

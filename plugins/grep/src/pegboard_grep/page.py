@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pegboard_grep.rows import Row
+from pegboard_ripgrep.rows import Row
 
 GAP = "--"
 CUT = " [cut]"

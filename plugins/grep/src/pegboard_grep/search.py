@@ -14,13 +14,13 @@ from pegboard.errors import Code, Refusal
 from pegboard.tool import Context
 from pegboard_ripgrep.engine import Engine
 from pegboard_ripgrep.order import newest
+from pegboard_ripgrep.preview import MOST, previews
+from pegboard_ripgrep.rows import Counts, Lines, Row
 from pegboard_ripgrep.runner import End, Limits, Run, run
 from pegboard_ripgrep.view import Denies, blocks, plain, shown_name, trouble
 
 from pegboard_grep.page import Page, cut_page
-from pegboard_grep.preview import MOST, previews
 from pegboard_grep.query import Query
-from pegboard_grep.rows import Counts, Lines, Row
 
 if TYPE_CHECKING:
     from pegboard_grep.tool import GrepInput
@@ -167,7 +167,10 @@ class Search:
 
     async def _preview(self, omitted: list[Row], room: int) -> None:
         buffer = self.ctx.setting("grep.buffer_bytes")
-        lines = await previews(self.ctx, self.engine, self.query, omitted, self.prefix, buffer)
+        query = self.query
+        lines = await previews(
+            self.ctx, self.engine, query.search(), omitted, root=query.root, prefix=self.prefix, buffer=buffer
+        )
         places = len({(row.name, row.line) for row in omitted})
         for line in lines:
             room -= len(line) + 3

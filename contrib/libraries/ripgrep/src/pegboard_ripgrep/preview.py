@@ -9,15 +9,15 @@ import base64
 import json
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pegboard.tool import Context
+
 from pegboard_ripgrep.engine import Engine
+from pegboard_ripgrep.rows import Row
 from pegboard_ripgrep.runner import Limits, run
 from pegboard_ripgrep.view import shown_name
-
-from pegboard_grep.query import Query
-from pegboard_grep.rows import Row
 
 MOST = 5
 """Long lines that are previewed in one result."""
@@ -28,21 +28,23 @@ AROUND = 60
 _DEADLINE = 2.0
 
 
-async def previews(ctx: Context, engine: Engine, query: Query, rows: list[Row], prefix: str, buffer: int) -> list[str]:
+async def previews(
+    ctx: Context, engine: Engine, flags: list[str], rows: list[Row], *, root: Path, prefix: str, buffer: int
+) -> list[str]:
     """One line for each of the first few rows: place, true length, surroundings of the first match.
 
-    A row whose line cannot be had within two seconds and the buffer is left out.
+    ``flags`` are those of the search without its shape. A row whose line cannot be had within two seconds and the
+    buffer is left out.
     """
     wanted = dict.fromkeys((row.name, row.line) for row in rows)
     search = _Search(set(list(wanted)[:MOST]))
     names = dict.fromkeys(name for name, _ in search.wanted)
-    flags = ["--json", *query.search()]
     await run(
         ctx,
         engine,
-        flags,
+        ["--json", *flags],
         [os.fsdecode(b"./" + name) for name in names],
-        root=query.root,
+        root=root,
         take=search.take,
         limits=Limits(deadline=_DEADLINE, stdout=buffer),
     )

@@ -29,8 +29,8 @@ class Row:
 
     @property
     def omitted(self) -> bool:
-        """The engine left the line out because it is too long."""
-        return OMITTED in self.text
+        """The engine left a matching line out because it is too long."""
+        return OMITTED in self.text and not self.text.endswith(OMITTED + "context line]")
 
 
 @dataclass

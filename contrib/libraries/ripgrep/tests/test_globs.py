@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pegboard.errors import Code, Refusal
-from pegboard_glob.ignored import IgnoredFolders
-from pegboard_glob.patterns import plan
+from pegboard_ripgrep.globs import plan
+from pegboard_ripgrep.ignored import IgnoredFolders
 
 
 def globs(pattern: str, root: str = "/project") -> tuple[str, ...]:
