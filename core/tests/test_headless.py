@@ -168,6 +168,25 @@ def test_out_4_a_signal_ends_the_tool_and_resume_goes_on(
     assert result["is_error"] and "linger" in result["content"]
 
 
+def test_a_signal_while_the_model_thinks_ends_the_run(shell: Callable[..., Shell]) -> None:
+    it = shell({"content": [{"type": "text", "text": "late"}], "delay": 60}, "now")
+    process = it.start("-p", "go", "--output-format", "json")
+    deadline = time.monotonic() + SOON
+    while not it.service.requests and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.terminate()
+    out, _ = process.communicate(timeout=SOON)
+    assert process.returncode == 143 and json.loads(out)["terminal_reason"] == "terminated"
+    assert it.run("-p", "again", "--continue").stdout == b"now\n" and it.refused == []
+    assert [block["text"] for block in it.service.bodies[-1]["messages"][0]["content"]][::2] == ["go", "again"]
+
+
+def test_a_skill_body_is_part_of_the_stream(shell: Callable[..., Shell]) -> None:
+    it = shell(call("Teach", "knots"), "done")
+    code, lines = it.stream()
+    assert code == 0 and [line.get("origin") for line in lines if line["type"] == "user"] == [None, "skill"]
+
+
 def test_ses_1_loop_8_kill_in_mid_tool_then_continue(shell: Callable[..., Shell]) -> None:
     it = shell(call("Linger"), "I see")
     process = it.start("-p", "go", "--allow", "Linger")

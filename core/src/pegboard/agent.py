@@ -176,7 +176,7 @@ class Agent:
         """Run the calls of an answer, or answer them as not run when the run ends here."""
         self._nudged = ""
         over = self.limits.over(self.spending)
-        if over is None and answer.stop_reason == "refusal":
+        if not over and answer.stop_reason == "refusal":
             over = RunStopped(Stop.REFUSAL, "The model declined to go on.")
         try:
             if over is not None:
@@ -187,7 +187,9 @@ class Agent:
                     if call.id in turn.missing:
                         turn.fill(call.id, outcome)
         finally:
-            turn.close(self._waiting())
+            turn.close(waiting := self._waiting())
+        for text in waiting:
+            await self.session.tell(text)
         if over is not None:
             raise over
         self._check_abort()
