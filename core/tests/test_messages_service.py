@@ -239,10 +239,13 @@ def test_head_and_unknown_paths() -> None:
 
 
 def test_it_leaves_nothing_behind() -> None:
-    with MessagesService(["x"]) as service:
-        port = int(service.url.rpartition(":")[2])
-        open_connection = socket.create_connection(("127.0.0.1", port))
-    assert open_connection.recv(1) == b""
-    open_connection.close()
+    with socket.socket() as connection:
+        with MessagesService(["x"]) as service:
+            address = ("127.0.0.1", int(service.url.rpartition(":")[2]))
+            connection.connect(address)
+            connection.sendall(b"HEAD / HTTP/1.1\r\n\r\n")
+            assert connection.recv(9) == b"HTTP/1.1 "
+        while connection.recv(65_536):
+            pass
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", port), timeout=1)
+        socket.create_connection(address, timeout=1)

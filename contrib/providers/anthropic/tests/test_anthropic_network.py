@@ -189,7 +189,7 @@ class TestUntrusted(NetworkBench):
     async def test_certificates_that_are_not_there(self) -> None:
         self.environ = {"SSL_CERT_FILE": "/nowhere/ca.pem"}
         provider = self.make("https://127.0.0.1:9", Naps())
-        with pytest.raises(UsageError, match="/nowhere/ca.pem"):
+        with pytest.raises(UsageError, match=r"/nowhere/ca\.pem"):
             await self.parts(provider, ask())
 
 

@@ -66,10 +66,8 @@ class Recorded:
     path: str
     headers: dict[str, str]
     """Names in lower case; secrets are replaced by a digest."""
-    body: Any
-    """The decoded JSON, or None."""
-    size: int
-    """Bytes of the body."""
+    raw: bytes = field(repr=False)
+    """The body as it came; long conversations are kept in this form because it is the smallest."""
     at: float = field(default_factory=time.time)
     status: int = 0
     problems: list[str] = field(default_factory=list)
@@ -78,6 +76,19 @@ class Recorded:
     """Events of the answer that have been sent."""
     hung_up: bool = False
     """The client closed the connection before the answer was complete."""
+
+    @property
+    def body(self) -> Any:
+        """The decoded JSON of the body, made anew each time; None where there is none, or no JSON in UTF-8."""
+        try:
+            return json.loads(self.raw.decode("utf-8"), parse_constant=_no_constant) if self.raw else None
+        except ValueError:
+            return None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.raw)
 
 
 class MessagesService:
@@ -134,12 +145,12 @@ class MessagesService:
             return self._get(exchange, entry, path)
         if exchange.method != "POST" or path not in ("/v1/messages", "/v1/messages/count_tokens"):
             return _refuse(exchange, entry, 404, f"There is nothing at {exchange.method} {path}")
-        counting = path != "/v1/messages"
-        if (refusal := self._refusal(exchange, entry, counting)) is not None:
+        body, counting = entry.body, path != "/v1/messages"
+        if (refusal := self._refusal(exchange, entry, body, counting)) is not None:
             return _refuse(exchange, entry, *refusal)
         if counting:
             return _json(exchange, entry, 200, {"input_tokens": _tokens(entry)})
-        return self._answer(exchange, entry)
+        return self._answer(exchange, entry, body)
 
     def _get(self, exchange: Exchange, entry: Recorded, path: str) -> None:
         if path == "/":
@@ -175,7 +186,7 @@ class MessagesService:
             return 400, f"anthropic-version: {version!r} is not a valid version"
         return None
 
-    def _refusal(self, exchange: Exchange, entry: Recorded, counting: bool) -> tuple[int, str] | None:
+    def _refusal(self, exchange: Exchange, entry: Recorded, body: Any, counting: bool) -> tuple[int, str] | None:
         """Status and text of the refusal that the request deserves, if any."""
         if (refusal := self._unknown_caller(exchange)) is not None:
             return refusal
@@ -183,20 +194,20 @@ class MessagesService:
             return 400, "content-type: must be application/json"
         if entry.size > REQUEST_LIMIT:
             return 413, "Request exceeds the maximum size"
-        if entry.body is None:
+        if body is None:
             return 400, "The request body is not valid JSON in UTF-8"
         version = exchange.headers["anthropic-version"]
-        found = problems(entry.body, version=version, known=self._given.known, counting=counting)
-        found = found or list(self._given.altered(entry.body["messages"]))
-        if not found and entry.body.get("max_tokens", 1) > self._max_output:
-            found = [f"max_tokens: {entry.body['max_tokens']} > {self._max_output}, the most that this model can give"]
+        found = problems(body, version=version, known=self._given.known, counting=counting)
+        found = found or list(self._given.altered(body["messages"]))
+        if not found and body.get("max_tokens", 1) > self._max_output:
+            found = [f"max_tokens: {body['max_tokens']} > {self._max_output}, the most that this model can give"]
         if not found and _tokens(entry) > self._window:
             found = [f"prompt is too long: {_tokens(entry)} tokens > {self._window} maximum"]
         entry.problems = found
         return (400, found[0]) if found else None
 
-    def _answer(self, exchange: Exchange, entry: Recorded) -> None:
-        turn = self._play.next(entry.body)
+    def _answer(self, exchange: Exchange, entry: Recorded, body: dict[str, Any]) -> None:
+        turn = self._play.next(body)
         if turn is None:
             return _refuse(exchange, entry, 400, "The script has no further turn for this request")
         if exchange.gone(turn.get("delay", 0)):
@@ -207,8 +218,8 @@ class MessagesService:
             return _json(exchange, entry, status, {"type": "error", "error": error}, turn.get("headers", {}))
         blocks = answer_blocks(turn)
         self._given.remember(blocks)
-        message = message_of(turn, blocks, entry.body["model"], _tokens(entry))
-        if not entry.body.get("stream"):
+        message = message_of(turn, blocks, body["model"], _tokens(entry))
+        if not body.get("stream"):
             return _json(exchange, entry, 200, message, turn.get("headers", {}))
         entry.status = 200
         return _stream(exchange, entry, turn, [encode_event(event) for event in stream_of(turn, blocks, message)])
@@ -263,11 +274,7 @@ def _record(exchange: Exchange) -> Recorded:
         name: "sha256:" + hashlib.sha256(value.encode()).hexdigest()[:8] if name in _SECRETS else value
         for name, value in exchange.headers.items()
     }
-    try:
-        body = json.loads(exchange.body.decode("utf-8"), parse_constant=_no_constant) if exchange.body else None
-    except ValueError:
-        body = None
-    return Recorded(exchange.method, exchange.path, headers, body, len(exchange.body))
+    return Recorded(exchange.method, exchange.path, headers, exchange.body)
 
 
 def _no_constant(name: str) -> float:
