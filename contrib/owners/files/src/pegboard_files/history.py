@@ -21,7 +21,7 @@ from pegboard.call import Ledger
 from pegboard.errors import Code, Refusal
 from pegboard.state import Kept, Mark, Owner, Place, Scope
 
-from pegboard_files import disk, writer
+from pegboard_files import disk, inplace, writer
 from pegboard_files.checkpoints import Checkpoints, Touch
 from pegboard_files.disk import Content, digest_of
 from pegboard_files.hooks import FileChange, add_specs
@@ -85,7 +85,7 @@ class FileHistory(Owner):
         names = expected.stat.st_nlink
         kept = self._keep(ctx, path, real, expected, digest_of(data), names)
         if names > 1:
-            status = await writer.overwrite(real, expected.raw, data, shown, _effects(ctx), kept)
+            status = await inplace.overwrite(real, expected.raw, data, shown, _effects(ctx), kept)
         else:
             status = await writer.replace(real, data, expected.digest, shown, _effects(ctx))
         return await self._changed(ctx, Change(real, "update", expected.raw, _content(data, status)), text, known)

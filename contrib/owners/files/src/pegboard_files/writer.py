@@ -1,7 +1,7 @@
 """The byte-true writer: a file has its old content or its new content, never something in between.
 
-Everything happens beneath a handle on the file's folder: the temporary file, the last comparison and the rename. Only
-a file with several names is written in place, because a rename would cut its other names off.
+Everything happens beneath a handle on the file's folder: the temporary file, the last comparison and the rename. Files
+with several names go through `inplace`, because a rename would cut the other names off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 import anyio.to_thread
@@ -37,12 +37,11 @@ class Draft:
     """Handle on the folder; the draft owns it."""
     name: str
     temporary: str
-    real: str
+    stat: os.stat_result
     shown: str
     old: int = -1
     """Descriptor of the file to be replaced; -1 for a new file."""
     old_digest: str = ""
-    folders: list[Effect] = field(default_factory=list)
 
     def close(self) -> None:
         """Remove what is left of the temporary file and close the handles."""
@@ -58,7 +57,7 @@ async def replace(real: str, data: bytes, expected: str, shown: str, effects: Ef
 
     ``expected`` is the digest of the content that the change was made from. Raises `Refusal` (stale when the file is
     another one by now, io_error when the system refuses); the file is then unchanged. An abort before the rename
-    leaves it unchanged too. Files with several names go through `overwrite`.
+    leaves it unchanged too.
     """
     draft = await _in_thread(_draft_replacement, real, data, expected, shown)
     try:
@@ -67,7 +66,7 @@ async def replace(real: str, data: bytes, expected: str, shown: str, effects: Ef
         with effects(real) as effect, _refused(effect, shown):
             os.rename(draft.temporary, draft.name, src_dir_fd=draft.parent, dst_dir_fd=draft.parent)
         _settle(draft.parent)
-        return os.stat(draft.name, dir_fd=draft.parent, follow_symlinks=False)
+        return draft.stat
     finally:
         draft.close()
 
@@ -101,33 +100,9 @@ async def _create_in(parent: int, real: str, data: bytes, shown: str, effects: E
         with effects(real) as effect, _refused(effect, shown):
             _take_name(draft, data, mode)
         _settle(parent)
-        return os.stat(draft.name, dir_fd=parent, follow_symlinks=False)
+        return draft.stat
     finally:
         draft.close()
-
-
-async def overwrite(real: str, old: bytes, data: bytes, shown: str, effects: Effects, kept: str) -> os.stat_result:
-    """Write a file with several names in place.
-
-    The growth is reserved before the first byte is touched. A write that breaks is taken back; where even that
-    fails the effect stays open, and the refusal says where the content before is kept (``kept``).
-    """
-    await anyio.lowlevel.checkpoint()
-    try:
-        with disk.folder(os.path.dirname(real)) as parent:
-            handle = os.open(os.path.basename(real), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    except OSError as error:
-        raise _translated(error, shown) from None
-    try:
-        before = os.fstat(handle)
-        _same_content(handle, disk.digest_of(old), shown)
-        with effects(real) as effect:
-            _write_over(handle, old, data, shown, effect, kept)
-        with contextlib.suppress(OSError):
-            os.fchmod(handle, stat.S_IMODE(before.st_mode))
-        return os.fstat(handle)
-    finally:
-        os.close(handle)
 
 
 async def remove(real: str, expected: str, shown: str, effects: Effects) -> None:
@@ -136,15 +111,15 @@ async def remove(real: str, expected: str, shown: str, effects: Effects) -> None
     try:
         parent = disk.open_folder(os.path.dirname(real))
     except OSError as error:
-        raise _translated(error, shown) from None
+        raise translated(error, shown) from None
     try:
         name = os.path.basename(real)
         try:
             handle = disk.open_file(parent, name)
         except OSError as error:
-            raise _translated(error, shown) from None
+            raise translated(error, shown) from None
         try:
-            _same_content(handle, expected, shown)
+            same_content(handle, expected, shown)
             with effects(real) as effect, _refused(effect, shown):
                 os.unlink(name, dir_fd=parent)
         finally:
@@ -166,30 +141,30 @@ def _draft_replacement(real: str, data: bytes, expected: str, shown: str) -> Dra
         name = os.path.basename(real)
         old = disk.open_file(parent, name)
         before = os.fstat(old)
-        temporary = _write_temporary(parent, data, 0o600, lambda handle: _dress(handle, old, before))
+        temporary, made = _write_temporary(parent, data, 0o600, lambda handle: _dress(handle, old, before))
     except BaseException as error:
         for handle in (parent, old):
             if handle >= 0:
                 os.close(handle)
-        raise _translated(error, shown) from None
-    return Draft(parent, name, temporary, real, shown, old, expected)
+        raise translated(error, shown) from None
+    return Draft(parent, name, temporary, made, shown, old, expected)
 
 
 def _draft_new(parent: int, real: str, data: bytes, shown: str, mode: int) -> Draft:
     try:
-        temporary = _write_temporary(parent, data, mode, lambda handle: None)
+        temporary, made = _write_temporary(parent, data, mode, lambda handle: None)
     except BaseException as error:
-        raise _translated(error, shown) from None
-    return Draft(parent, os.path.basename(real), temporary, real, shown)
+        raise translated(error, shown) from None
+    return Draft(parent, os.path.basename(real), temporary, made, shown)
 
 
-def _translated(error: BaseException, shown: str) -> BaseException:
+def translated(error: BaseException, shown: str) -> BaseException:
     if isinstance(error, FileNotFoundError):
-        return _moved_on(shown)
+        return moved_on(shown)
     return disk.io_refusal("write", shown, error) if isinstance(error, OSError) else error
 
 
-def _write_temporary(parent: int, data: bytes, mode: int, dress: Callable[[int], None]) -> str:
+def _write_temporary(parent: int, data: bytes, mode: int, dress: Callable[[int], None]) -> tuple[str, os.stat_result]:
     """A complete file under a name of its own in the folder; removed again if anything goes wrong."""
     name = f".peg-{secrets.token_hex(8)}.tmp"
     handle = os.open(name, _NEW, mode, dir_fd=parent)
@@ -198,13 +173,14 @@ def _write_temporary(parent: int, data: bytes, mode: int, dress: Callable[[int],
             _write_all(handle, data)
             dress(handle)
             os.fsync(handle)
+            made = os.fstat(handle)
         finally:
             os.close(handle)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=parent)
         raise
-    return name
+    return name, made
 
 
 def _write_all(handle: int, data: bytes) -> None:
@@ -248,22 +224,22 @@ def _compare(draft: Draft) -> None:
     try:
         named = os.stat(draft.name, dir_fd=draft.parent, follow_symlinks=False)
     except FileNotFoundError:
-        raise _moved_on(draft.shown) from None
+        raise moved_on(draft.shown) from None
     except OSError as error:
         raise disk.io_refusal("look at", draft.shown, error) from None
     opened = os.fstat(draft.old)
     if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
-        raise _moved_on(draft.shown)
-    _same_content(draft.old, draft.old_digest, draft.shown)
+        raise moved_on(draft.shown)
+    same_content(draft.old, draft.old_digest, draft.shown)
 
 
-def _same_content(handle: int, digest: str, shown: str) -> None:
+def same_content(handle: int, digest: str, shown: str) -> None:
     try:
         now = disk.digest_of(_pread(handle))
     except OSError as error:
         raise disk.io_refusal("read", shown, error) from None
     if now != digest:
-        raise _moved_on(shown)
+        raise moved_on(shown)
 
 
 def _pread(handle: int) -> bytes:
@@ -274,7 +250,7 @@ def _pread(handle: int) -> bytes:
     return b"".join(pieces)
 
 
-def _moved_on(shown: str) -> Refusal:
+def moved_on(shown: str) -> Refusal:
     return Refusal(
         Code.STALE,
         f"{shown} changed while the call was being carried out. It was left as it is now.",
@@ -307,13 +283,13 @@ def _settle(parent: int) -> None:
 
 def _make_folders(real: str, shown: str, effects: Effects, made: list[tuple[str, Effect]]) -> int:
     """A handle on a folder; the missing part of its path is made. The caller closes it."""
-    handle = disk.open_folder("/")
-    path = ""
+    handle, path = -1, "/"
     try:
+        handle = disk.open_folder(path)
         for part in real.split("/"):
             if not part:
                 continue
-            path = f"{path}/{part}"
+            path = os.path.join(path, part)
             try:
                 deeper = disk.open_below(handle, part)
             except FileNotFoundError:
@@ -324,12 +300,13 @@ def _make_folders(real: str, shown: str, effects: Effects, made: list[tuple[str,
             os.close(handle)
             handle = deeper
     except BaseException as error:
-        os.close(handle)
+        if handle >= 0:
+            os.close(handle)
         if isinstance(error, NotADirectoryError):
             raise Refusal(
                 Code.PRECONDITION_FAILED, f"Cannot make {shown}: {path} is not a folder.", hint="Choose another path."
             ) from None
-        raise _translated(error, shown) from None
+        raise translated(error, shown) from None
     return handle
 
 
@@ -364,34 +341,3 @@ def _appeared(shown: str) -> Refusal:
         f"{shown} did not exist when the call was judged, and exists now. It was left alone.",
         hint="Read it, then decide how to change it.",
     )
-
-
-def _write_over(handle: int, old: bytes, data: bytes, shown: str, effect: Effect, kept: str) -> None:
-    touched = False
-    try:
-        if len(data) > len(old) and hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, len(old), len(data) - len(old))
-        touched = True
-        _put(handle, data)
-    except OSError as error:
-        try:
-            if touched:
-                _put(handle, old)
-            os.ftruncate(handle, len(old))
-        except OSError:
-            raise Refusal(
-                Code.IO_ERROR,
-                f"{shown} has several names and had to be written in place; the write broke half-way: "
-                f"{error.strerror}. Its content is damaged.",
-                hint=f"The content before is kept in {kept}." if kept else "No copy of the content before was kept.",
-            ) from None
-        effect.undone()
-        raise disk.io_refusal("write", shown, error) from None
-
-
-def _put(handle: int, data: bytes) -> None:
-    at = 0
-    while at < len(data):
-        at += os.pwrite(handle, data[at : at + disk.CHUNK], at)
-    os.ftruncate(handle, len(data))
-    os.fsync(handle)
