@@ -32,9 +32,7 @@ def made_at(
 ) -> Anthropic:
     """The provider, as the loader makes it, for a service at ``url``; setting names with ``__`` for the dot."""
     variables = {"ANTHROPIC_API_KEY": "test-key", "ANTHROPIC_BASE_URL": url, **(environ or {})}
-    provider = make(Values(**changed), variables)
-    provider._sleep = sleep
-    return provider
+    return make(Values(**changed), variables, sleep=sleep)
 
 
 @pytest.fixture

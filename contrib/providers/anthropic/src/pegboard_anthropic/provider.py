@@ -150,10 +150,12 @@ class Anthropic:
             await sleep(seconds)
 
 
-def make(settings: SettingValues, environ: Mapping[str, str]) -> Anthropic:
+def make(
+    settings: SettingValues, environ: Mapping[str, str], *, sleep: Callable[[float], Awaitable[None]] | None = None
+) -> Anthropic:
     """Build the provider from settings and environment. A missing key is reported by the first request, not here."""
     schedule = Schedule(tries=int(settings.value("anthropic.max_retries")) + 1)
-    return Anthropic(lambda: _connect(settings, environ), schedule=schedule)
+    return Anthropic(lambda: _connect(settings, environ), schedule=schedule, sleep=sleep)
 
 
 def _connect(settings: SettingValues, environ: Mapping[str, str]) -> Transport:
