@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 import time
 
-import pytest
 from pegboard_files import FileViews
 
+from .conftest import read, view_of
+
 LINES_5000 = "".join(f"line {number}\n" for number in range(1, 5001))
-
-
-async def view_of(bench, name):
-    views = await bench.session.owners.get(FileViews, bench.session.place("main"))
-    return views.get(str(bench.folder / name))
-
-
-async def read(bench, name, id="call-1", **more):
-    return await bench.call("Read", {"file_path": str(bench.folder / name), **more}, id=id)
 
 
 async def edit(bench, name, old, new):
@@ -33,11 +25,6 @@ def make_pdf(path, count):
         document.new_page(200, 300)
     document.save(path)
     document.close()
-
-
-@pytest.fixture
-def bench(peg_session):
-    return peg_session(mode="acceptEdits")
 
 
 async def test_read_1_three_lines(bench):

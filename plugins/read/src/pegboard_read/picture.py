@@ -36,6 +36,7 @@ QUALITIES = (85, 70, 55, 40, 25)
 
 _AS_IT_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 _FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF")
+_ORIENTATION = 0x0112
 _lock = threading.Lock()
 
 
@@ -68,7 +69,8 @@ def read_picture(raw: bytes, path: str, shown: str) -> tuple[ImageFile, list[str
         if kind == "JPEG":
             picture.draft("RGB", (LONG_SIDE, LONG_SIDE))
         picture.load()
-        upright = ImageOps.exif_transpose(picture)
+        turned = picture.getexif().get(_ORIENTATION, 1) != 1
+        upright = ImageOps.exif_transpose(picture) if turned else picture
     except Image.DecompressionBombError:
         raise _too_many(shown, "far too many pixels") from None
     except UnidentifiedImageError:
