@@ -7,7 +7,6 @@ effects shows.
 from __future__ import annotations
 
 import difflib
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from pegboard import shaping
+from pegboard import endings, shaping
 from pegboard.call import Call, DecidedBy, Ledger, Outcome, Retry, Status
 from pegboard.errors import Broken, Code, Refusal
 from pegboard.hooks import fold
@@ -58,6 +57,8 @@ class CallState:
     rewritten: bool = False
     hook_says: str | None = None
     began: bool = False
+    step: str = ""
+    """Name of the step that runs, so that a fault is blamed on the right part."""
     started: float = field(default_factory=time.monotonic)
     result: Any = None
     outcome: Outcome | None = None
@@ -76,12 +77,13 @@ class CallState:
 async def run_call(call: Call, session: Session, agent: str = "main") -> Outcome:
     """Take one call through all steps. Never raises for a failing call; a cancelled one ends as ``cancelled``."""
     state = CallState(call, session, agent, session.snapshot())
-    with session.abortable() as scope:
+    with session.abortable():
         await checkpoint_if_cancelled()
         await _through(state)
-    if scope.cancelled_caught or state.outcome is None:
-        state.outcome = _failed(state, Refusal(Code.CANCELLED, _cancel_text(state)))
+    if state.outcome is None:
+        state.outcome = endings.cancelled(state)
     with anyio.CancelScope(shield=True):
+        await fit_budget(state)
         await record(state)
     return state.outcome
 
@@ -89,19 +91,17 @@ async def run_call(call: Call, session: Session, agent: str = "main") -> Outcome
 async def _through(state: CallState) -> None:
     try:
         for step in BEFORE:
+            state.step = step.__name__
             await step(state)
-        assert state.found is not None
         async with state.session.locks.hold(state.accesses):
             for step in DURING:
+                state.step = step.__name__
                 await step(state)
     except CallEnded as ended:
         state.outcome = ended.outcome
-    except Refusal as refusal:
-        state.outcome = _failed(state, refusal)
     except Exception as error:
-        state.outcome = _failed(state, _crash(state, error))
-    for step in AFTER:
-        await step(state)
+        state.outcome = endings.failed(state, error)
+    await after_hooks(state)
 
 
 async def resolve(state: CallState) -> None:
@@ -109,7 +109,7 @@ async def resolve(state: CallState) -> None:
     call, session = state.call, state.session
     state.found = session.find_tool(call.tool)
     if state.found is None:
-        reason = session.absent(call.tool)
+        reason = session.toolbox.absent(call.tool)
         names = [found.manifest.name for found in session.tools().values()]
         close = difflib.get_close_matches(call.tool, names, n=5, cutoff=0.5) or sorted(
             name for name in names if name.lower() == call.tool.lower()
@@ -147,7 +147,7 @@ async def validate(state: CallState) -> None:
     assert found is not None
     if state.tool is None:
         try:
-            state.tool = session.load_tool(found)
+            state.tool = session.toolbox.load(found)
         except Broken as error:
             raise Refusal(Code.NOT_AVAILABLE, f"The plug-in of {found.manifest.name} cannot be used: {error}") from None
     places = {"cwd": str(session.cwd), "home": str(session.places.home)}
@@ -195,6 +195,8 @@ async def decide(state: CallState) -> None:
     if decision.verdict == "deny":
         raise _denied(state, decision)
     asks = decision.verdict == "ask" and not (state.hook_says == "allow" and decision.question_only)
+    if found.manifest.person and decision.winner is None:
+        asks = False  # the tool puts its own question to the person
     if asks or state.hook_says == "ask":
         await _ask(state, decision)
 
@@ -252,7 +254,7 @@ def _denied(state: CallState, decision: Decision) -> Refusal:
 async def trust(state: CallState) -> None:
     """6. The gate again, under today's settings: a tool that was switched off meanwhile does not start."""
     found, _, _ = state.parts()
-    refused = state.session.gate(found)
+    refused = state.session.toolbox.gate(found)
     if refused is not None:
         by = DecidedBy(by=refused.question, source=refused.source, reason=refused.reason)
         code = Code.UNTRUSTED_SOURCE if refused.question in ("untrusted", "changed") else Code.DENIED_BY_POLICY
@@ -277,7 +279,7 @@ async def run(state: CallState) -> None:
     """9. Execute. From here on the ledger decides the class of the call."""
     found, tool, ctx = state.parts()
     if found.manifest.effects:
-        state.session.note_began(state.call.id, state.name)
+        state.session.note_began(state.call.id, state.name, found.manifest.effects)
     state.began = True
     state.result = await tool.run(state.input, ctx)
 
@@ -291,8 +293,8 @@ async def map_output(state: CallState) -> None:
         data = shaping.dump_output(output)
         text = tool.render(output, ctx)
     except Exception as error:
-        state.session.broke_contract(state.name)
-        raise CallEnded(_unmapped(state, error)) from None
+        state.session.toolbox.broke_contract(state.name)
+        raise CallEnded(endings.unmapped(state, error)) from None
     state.outcome = Outcome(
         status=Status.LAUNCHED if launched else Status.OK,
         retry=Retry.CHECK_FIRST if launched else Retry.SAFE,
@@ -338,7 +340,7 @@ async def fit_budget(state: CallState) -> None:
     try:
         outcome.text = shaping.fit(outcome.text, state.found.manifest.budget, ctx)
     except Exception as error:
-        state.outcome = outcome = _unmapped(state, error)
+        state.outcome = outcome = endings.unmapped(state, error)
     outcome.text = shaping.add_notes(outcome.text, ctx.notes)
     outcome.attachments = list(ctx.attachments)
 
@@ -350,61 +352,8 @@ async def record(state: CallState) -> None:
     await state.session.record(state, outcome)
 
 
-def _failed(state: CallState, refusal: Refusal) -> Outcome:
-    status, retry = state.ledger.failed_status() if state.began else (Status.NOT_STARTED, Retry.SAFE)
-    text = refusal.shown()
-    if status in (Status.PARTIAL, Status.UNKNOWN):
-        text = f"{refusal.known or shaping.known_effects(state.ledger, status)}\n{text}"
-    decision = refusal.decision
-    if decision is None and status is Status.NOT_STARTED and not state.began:
-        decision = DecidedBy(by="sandbox" if refusal.code is Code.SANDBOX_REFUSED else "validation")
-    return Outcome(
-        status=status,
-        retry=retry,
-        code=Code.UNKNOWN_OUTCOME if status is Status.UNKNOWN else refusal.code,
-        text=text,
-        decision=decision,
-        effects=state.ledger.standing(),
-    )
-
-
-def _unmapped(state: CallState, error: Exception) -> Outcome:
-    first = shaping.known_effects(state.ledger, Status.UNMAPPED)
-    return Outcome(
-        status=Status.UNMAPPED,
-        retry=Retry.CHECK_FIRST,
-        code=Code.MAPPING_FAILED,
-        text=f"{first}\nThe plug-in of {state.name} could not shape its result: {shaping.one_line(error)}\n"
-        "Look at the real state before anything else; do not repeat the call.",
-        effects=state.ledger.standing(),
-    )
-
-
-def _crash(state: CallState, error: Exception) -> Refusal:
-    where = state.found.where if state.found else state.call.tool
-    if isinstance(error, OSError):
-        return Refusal(Code.IO_ERROR, f"{state.name}: {shaping.one_line(error)}")
-    return Refusal(
-        Code.TOOL_CRASHED,
-        f"The plug-in {where} failed while handling {state.name}: {type(error).__name__}: {shaping.one_line(error)}",
-        hint="This is a fault of the plug-in, not of the input. Use another tool, or tell the user.",
-    )
-
-
-def _cancel_text(state: CallState) -> str:
-    return f"{state.name} was interrupted." if state.began else f"{state.name} was cancelled before it started."
-
-
-def input_digest(raw: dict[str, Any]) -> str:
-    """SHA-256 of the judged input, for records that must not carry the input itself."""
-    import hashlib
-
-    return hashlib.sha256(json.dumps(raw, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
-
-
 Step = Callable[[CallState], Awaitable[None]]
 BEFORE: tuple[Step, ...] = (resolve, validate, check, before_hooks, decide, trust, sandbox)
 DURING: tuple[Step, ...] = (recheck, run, map_output)
-AFTER: tuple[Step, ...] = (after_hooks, fit_budget)
-STEPS: tuple[Step, ...] = (*BEFORE, *DURING, *AFTER, record)
+STEPS: tuple[Step, ...] = (*BEFORE, *DURING, after_hooks, fit_budget, record)
 """All thirteen, in order. ``DURING`` runs under the locks of the call's accesses."""

@@ -9,21 +9,26 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.abc
+import msgspec
 
-from pegboard import batch, events, pipeline
+from pegboard import batch, events, pipeline, shaping, unsettled
 from pegboard.call import Call, EffectKind, EffectState, Outcome, Status
-from pegboard.errors import Code, Refusal, Refused, Stop
+from pegboard.errors import Code, Refusal, Stop, TranscriptError
+from pegboard.feed import Feed
 from pegboard.hooks import Bus
 from pegboard.host import Choice, Host, Question, Reply
 from pegboard.state import Owners, Place
 from pegboard.tool import Access, Concurrency, Context
+from pegboard.toolbox import Toolbox
 
 if TYPE_CHECKING:
     import pluggy
@@ -37,9 +42,6 @@ if TYPE_CHECKING:
     from pegboard.settings import Settings
     from pegboard.tool import Tool
     from pegboard.transcript import Transcript
-
-BROKEN_CONTRACT = 3
-"""[C] A tool that breaks its output schema this often in a session is switched off for its rest."""
 
 
 @dataclass
@@ -71,11 +73,14 @@ class Session:
     _rules_version: int = 0
     _snapshot: tuple[tuple[Any, ...], Snapshot] | None = None
     _scopes: set[anyio.CancelScope] = field(default_factory=set)
-    _extra: dict[str, Found] | None = None
-    _tools: dict[str, Tool[Any, Any]] = field(default_factory=dict)
-    _breaks: dict[str, int] = field(default_factory=dict)
-    _specs: tuple[Any, list[ToolSpec]] | None = None
     _env: dict[str, str] | None = None
+    _tasks: anyio.abc.TaskGroup | None = None
+    _feed: Feed = field(init=False)
+    toolbox: Toolbox = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._feed = Feed(self)
+        self.toolbox = Toolbox(self)
 
     @classmethod
     def create(
@@ -155,62 +160,16 @@ class Session:
     # -- tools -------------------------------------------------------------------------------------------------
 
     def tools(self) -> dict[str, Found]:
-        """Every tool that may be called here, by name: installed ones and those of `peg_tools`."""
-        if self._extra is None:
-            from pegboard.loader import Found
-
-            self._extra = {}
-            for given in self.manager.hook.peg_tools(session=self):
-                for tool in given:
-                    own = Found.of_instance(tool)
-                    self._extra.setdefault(own.manifest.name, own)
-        every = {**self._extra, **self.registry.tools()} if self._extra else self.registry.tools()
-        broken = [name for name, times in self._breaks.items() if times >= BROKEN_CONTRACT]
-        return {name: found for name, found in every.items() if name not in broken} if broken else every
+        """Every tool that may be called here, by name."""
+        return self.toolbox.all()
 
     def find_tool(self, name: str) -> Found | None:
         """The tool of this name or alias, or None."""
-        tools = self.tools()
-        if name in tools:
-            return tools[name]
-        return next((found for found in tools.values() if name in found.manifest.aliases), None)
-
-    def absent(self, name: str) -> str:
-        """Why a tool of this name is not here, when it is known but off; empty for an unknown one."""
-        if self._breaks.get(name, 0) >= BROKEN_CONTRACT:
-            return f"{name} broke its own output schema {BROKEN_CONTRACT} times and is off for this session."
-        return self.registry.absent(name)
-
-    def load_tool(self, found: Found) -> Tool[Any, Any]:
-        """The tool object, imported at its first call. Raises `Broken`."""
-        name = found.manifest.name
-        if name not in self._tools:
-            self._tools[name] = found.instance or self.registry.load_tool(name)
-        return self._tools[name]
-
-    def gate(self, found: Found) -> Refused | None:
-        """The gate's answer for this tool under the settings of now; None = may be used."""
-        return None if found.instance is not None else self.registry.recheck(found)
+        return self.toolbox.find(name)
 
     def tool_specs(self) -> list[ToolSpec]:
         """Tools as a request carries them: sorted by name, without those that a bare deny rule removes."""
-        from pegboard.provider import ToolSpec
-
-        snapshot = self.snapshot()
-        key = (snapshot.generation, frozenset(self.loaded), len(self._breaks))
-        if self._specs is None or self._specs[0] != key:
-            specs = [
-                ToolSpec(name, schema.description, schema.input)
-                for name, found in sorted(self.tools().items())
-                if (found.manifest.load == "core" or name in self.loaded) and not snapshot.bare_denied(name)
-                for schema in (found.schema or self.registry.schema(name),)
-            ]
-            self._specs = (key, specs)
-        return self._specs[1]
-
-    def broke_contract(self, name: str) -> None:
-        """Count a result that did not fit the tool's own output model."""
-        self._breaks[name] = self._breaks.get(name, 0) + 1
+        return self.toolbox.specs()
 
     # -- policy ------------------------------------------------------------------------------------------------
 
@@ -334,37 +293,32 @@ class Session:
         self, found: Found, accesses: Sequence[Access], tool: Tool[Any, Any], ctx: Context
     ) -> None:
         """Refuse to act on a target whose last remote effect may have happened; ask the tool's ``settle`` first."""
-        if not self.unsettled or found.manifest.concurrency == "read":
-            return
-        for access in accesses:
-            if access.target not in self.unsettled:
-                continue
-            settle = getattr(tool, "settle", None)
-            happened = await settle(access.target, ctx) if settle is not None else None
-            if happened is None:
-                raise Refusal(
-                    Code.UNKNOWN_OUTCOME,
-                    f"An earlier call of {self.unsettled[access.target]} may have changed {access.target}; "
-                    "whether it did is not known, so it is not repeated blindly.",
-                    hint="Read the remote object first, or ask the user.",
-                )
-            del self.unsettled[access.target]
-            self._append(events.Settled(target=access.target, happened=happened))
+        for target, happened in await unsettled.settle(self.unsettled, found, accesses, tool, ctx):
+            self._append(events.Settled(target=target, happened=happened))
 
-    def note_began(self, call_id: str, tool: str) -> None:
-        """Write that a call is about to act, so that a crash from here on is known to have possible effects."""
-        self._append(events.Began(id=call_id, tool=tool))
+    def note_began(self, call_id: str, tool: str, kinds: Sequence[str] = ()) -> None:
+        """Write that a call is about to act, so that a crash from here on is known to have possible effects.
+
+        Raises `Refusal` (io_error) when that cannot be written: what cannot be recorded does not run.
+        """
+        try:
+            self._append(events.Began(id=call_id, tool=tool, kinds=list(kinds)))
+        except TranscriptError as error:
+            raise Refusal(
+                Code.IO_ERROR, f"{tool} was not run, because the session cannot be recorded: {error}"
+            ) from None
 
     async def record(self, state: CallState, outcome: Outcome) -> None:
-        """Write the result of a call and what the owners want to remember; tell the host and the event hooks."""
+        """Write the result of a call and what the owners want to remember; tell the host and the event hooks.
+
+        A result that cannot be written still reaches the caller, with a notice.
+        """
         self.calls_run += 1
         for effect in state.ledger.effects:
-            if (
-                outcome.status is Status.UNKNOWN
-                and effect.kind is EffectKind.REMOTE
-                and effect.state is EffectState.OPEN
-            ):
+            open_remote = effect.kind is EffectKind.REMOTE and effect.state is EffectState.OPEN
+            if outcome.status is Status.UNKNOWN and open_remote:
                 self.unsettled[effect.target] = state.name
+        asked_so = state.call.origin == "model" and state.raw == state.call.input
         event = events.Result(
             id=state.call.id,
             tool=state.name,
@@ -377,14 +331,16 @@ class Session:
             effects=outcome.effects,
             contacts=state.ledger.contacts,
             attachments=outcome.attachments,
-            data=None,
             agent=state.agent,
-            input=state.raw or None,
+            input=None if asked_so else state.raw or None,
             seconds=time.monotonic() - state.started,
         )
-        self._append(event)
-        self.save_state()
-        await self.tell(event)
+        try:
+            self._append(event)
+            self.save_state()
+        except TranscriptError as error:
+            outcome.text = shaping.add_notes(outcome.text, [f"This result could not be recorded: {error}"])
+        await self.tell(msgspec.structs.replace(event, data=outcome.data, input=state.raw or None))
 
     def save_state(self) -> None:
         """Append what the owners want to remember, if it changed since the last time."""
@@ -395,10 +351,10 @@ class Session:
             self._append(events.State(owners=changed))
 
     async def tell(self, event: events.Event) -> None:
-        """Show an event to the host and to the plug-ins that listen."""
+        """Show an event to the host, and queue it for the plug-ins that listen."""
         await self.host.show(event)
         if self.bus.has("peg_event"):
-            await self.bus.ask("peg_event", event=event, session=self)
+            await self._feed.put(event)
 
     async def progress(self, call_id: str, tool: str, text: str) -> None:
         """Progress of a running call, for the host alone."""
@@ -419,16 +375,44 @@ class Session:
         with anyio.CancelScope(shield=True):
             if self.bus.has("peg_session_end"):
                 await self.bus.ask("peg_session_end", session=self, reason=reason)
-            self.save_state()
-            await self.owners.close()
-            if self.transcript is not None:
-                self.transcript.close()
+            try:
+                self.save_state()
+                await self.owners.close()
+                await self._feed.close()
+            finally:
+                if self._tasks is not None:
+                    self._tasks.cancel_scope.cancel()
+                if self.transcript is not None:
+                    self.transcript.close()
+
+    @property
+    def entered(self) -> bool:
+        """Whether background work can run: inside ``async with session``."""
+        return self._tasks is not None
+
+    def background(self, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Run work beside the conversation, in the session's own task group; it is cancelled when the session ends.
+
+        Only inside ``async with session``.
+        """
+        if self._tasks is None:
+            raise RuntimeError("background work needs an entered session")
+        self._tasks.start_soon(work, *args)
 
     async def __aenter__(self) -> Session:
+        self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
-    async def __aexit__(self, *error: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks = self._tasks
+        try:
+            await self.close()
+        finally:
+            self._tasks = None
+            if tasks is not None:
+                await tasks.__aexit__(kind, error, trace)
 
 
 def _resumed_mode(transcript: Transcript | None, settings: Settings) -> str | None:

@@ -114,11 +114,9 @@ def _fit_text(text: str, budget: int, ctx: Context) -> str:
     if len(text) <= budget:
         return text
     path = ctx.attach("output.txt", text)
-    kept = cut(text, budget)
-    return (
-        f"{kept}\n[Cut here: {len(kept):,} of {len(text):,} characters are shown. "
-        f"The whole is in {path}; read it there, or narrow the call.]"
-    )
+    notice = "[Cut here: {:,} of {:,} characters are shown. The whole is in {}; read it there, or narrow the call.]"
+    kept = cut(text, max(0, budget - len(notice) - len(str(path)) - 16))
+    return f"{kept}\n{notice.format(len(kept), len(text), path)}"
 
 
 def cut(text: str, limit: int) -> str:

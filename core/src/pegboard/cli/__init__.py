@@ -63,7 +63,13 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("-p", "--print", "prompt", metavar="PROMPT", help="Run headless on this prompt and print the answer.")
-@click.option("--output-format", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True)
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default="text",
+    show_default=True,
+    help="What stdout carries: the answer, one object, or one object a line as it happens.",
+)
 @click.option("--model", help="Model to use, e.g. claude-sonnet-5.")
 @click.option("--permission-mode", metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions.")
 @click.option("--allow", multiple=True, metavar="RULE", help="Add an allow rule, e.g. 'Edit(src/**)'. Repeatable.")

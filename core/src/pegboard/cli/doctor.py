@@ -104,7 +104,7 @@ def _plugins(begun: Start) -> Iterator[Finding]:
 
     registry = begun.registry
     active = 0
-    for one in (*registry.candidates, *registry.gather()):
+    for one in registry.gather():
         standing = registry.standing(one)
         if standing.state is State.ACTIVE:
             active += 1

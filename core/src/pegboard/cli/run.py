@@ -187,7 +187,7 @@ async def _warm(session: Session) -> None:
         for found in session.tools().values():
             if found.manifest.load == "core":
                 try:
-                    session.load_tool(found)
+                    session.toolbox.load(found)
                 except PegError:
                     continue  # the first call says it, with its reason
 

@@ -200,5 +200,5 @@ def _base64(source: dict[str, Any], where: str, *, image: bool) -> Iterator[str]
         return
     if not start.startswith(_IMAGE_STARTS[media] if image else b"%PDF-"):
         yield f"{where}.data: the data does not look like {media}"
-    if image and len(data) > IMAGE_LIMIT:
+    if image and isinstance(data, str) and len(data) > IMAGE_LIMIT:
         yield f"{where}: image exceeds 5 MB maximum: {len(data)} bytes > {IMAGE_LIMIT} bytes"

@@ -187,13 +187,13 @@ class Bench:
     def found(self, tool: str) -> Found:
         """A tool as the session finds it."""
         found = self.session.find_tool(tool)
-        assert found is not None, self.session.absent(tool) or f"there is no tool {tool}"
+        assert found is not None, self.session.toolbox.absent(tool) or f"there is no tool {tool}"
         return found
 
     def swap(self, tool: str, instance: Tool[Any, Any]) -> None:
         """Let this object stand for a tool from now on, as if its plug-in had been made so."""
-        self.session.load_tool(self.found(tool))
-        self.session._tools[tool] = instance
+        self.session.toolbox.load(self.found(tool))
+        self.session.toolbox.use(tool, instance)
 
     async def call(self, tool: str, given: Any, id: str = "call-1") -> Outcome:
         """One call through the whole pipeline."""
