@@ -9,22 +9,7 @@ from pegboard.hooks import hook
 from pegboard.testing.effects import changed, tree
 from pegboard_files import FileHistory
 
-
-async def read(bench, name, **more):
-    return await bench.call("Read", {"file_path": str(bench.folder / name), **more}, id=f"read-{name}-{more}")
-
-
-def given(bench, name, old, new, **more):
-    return {"file_path": str(bench.folder / name), "old_string": old, "new_string": new, **more}
-
-
-async def edit(bench, name, old, new, **more):
-    return await bench.call("Edit", given(bench, name, old, new, **more), id=f"edit-{old}-{new}")
-
-
-@pytest.fixture
-def bench(peg_session):
-    return peg_session(mode="acceptEdits")
+from .conftest import edit, given, read
 
 
 async def test_edit_1_unread_file(bench):
