@@ -25,7 +25,13 @@ def problems(needs: Iterable[str], index: Index, environ: Mapping[str, str]) -> 
 
 
 def locate(program: str, environ: Mapping[str, str]) -> str | None:
-    """Absolute path of a program: beside this interpreter first, then on PATH; relative PATH entries do not count."""
+    """Absolute path of a program: the one that ``PEG_<NAME>`` names, then beside this interpreter, then on PATH.
+
+    Relative PATH entries do not count.
+    """
+    named = environ.get(f"PEG_{program.upper()}", "")
+    if os.path.isabs(named) and os.access(named, os.X_OK):
+        return named
     folders = [os.path.dirname(sys.executable), *environ.get("PATH", os.defpath).split(os.pathsep)]
     for folder in folders:
         path = os.path.join(folder, program)

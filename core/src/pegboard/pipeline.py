@@ -56,6 +56,14 @@ class CallState:
     accesses: list[Access] = field(default_factory=list)
     rewritten: bool = False
     hook_says: str | None = None
+    hook: str = ""
+    """The before-hook that decided, and its word."""
+    decision: Decision | None = None
+    """What the policy said, before anybody was asked."""
+    answered: DecidedBy | None = None
+    """Who said yes to the question."""
+    logged: str = ""
+    """The verdict that is in the decision log."""
     began: bool = False
     step: str = ""
     """Name of the step that runs, so that a fault is blamed on the right part."""
@@ -173,6 +181,7 @@ async def before_hooks(state: CallState) -> None:
     verdict, by = fold(await session.bus.ask("peg_before_call", call=seen, ctx=ctx))
     if verdict.note:
         ctx.note(verdict.note)
+    state.hook = f"{by}: {verdict.decision}" if verdict.decision else ""
     if verdict.decision in ("deny", "defer"):
         decision = DecidedBy(by="hook", source=by, reason=verdict.reason)
         raise Refusal(Code.DENIED_BY_HOOK, verdict.reason or f"The hook {by} refused the call.", decision=decision)
@@ -191,7 +200,7 @@ async def decide(state: CallState) -> None:
     found, tool, _ = state.parts()
     state.accesses = list(tool.accesses(state.input, state.parts()[2]))
     judged = policy.resolve_accesses(state.accesses, state.snapshot)
-    decision = policy.decide(found.manifest, state.raw, judged, state.snapshot)
+    state.decision = decision = policy.decide(found.manifest, state.raw, judged, state.snapshot)
     if decision.verdict == "deny":
         raise _denied(state, decision)
     asks = decision.verdict == "ask" and not (state.hook_says == "allow" and decision.question_only)
@@ -207,11 +216,11 @@ async def _ask(state: CallState, decision: Decision) -> None:
     found, _, ctx = state.parts()
     session = state.session
     question = session.question(state.call.id, found, state.raw, state.accesses, decision)
-    reply = None
+    reply, who = None, "user"
     if session.bus.has("peg_answer"):
         for heard in await session.bus.ask("peg_answer", question=question, ctx=ctx):
             if heard.value is not None:
-                reply = heard.value
+                reply, who = heard.value, "hook"
                 break
     if reply is None and session.mode != policy.Mode.DONT_ASK:
         reply = await session.host.ask(question)
@@ -231,6 +240,7 @@ async def _ask(state: CallState, decision: Decision) -> None:
         )
     if reply.choice is not Choice.ONCE:
         session.approve(question, reply)
+    state.answered = DecidedBy(by=who, source=question.digest, reason=reply.choice.value)
     fresh = session.snapshot()
     if fresh.generation != state.snapshot.generation:
         again = policy.decide(found.manifest, state.raw, policy.resolve_accesses(state.accesses, fresh), fresh)
@@ -262,10 +272,16 @@ async def trust(state: CallState) -> None:
 
 
 async def sandbox(state: CallState) -> None:
-    """7. A box for tools that start processes. Without a required box the call does not start."""
+    """7. A box for tools that start processes. Without a required box the call does not start.
+
+    Now everything is decided, so the decision goes into the log.
+    """
     found, _, ctx = state.parts()
     if "process" in found.manifest.effects:
         ctx.box = await state.session.box()
+    from pegboard import audit
+
+    audit.note(state, None)
 
 
 async def recheck(state: CallState) -> None:
@@ -338,17 +354,29 @@ async def fit_budget(state: CallState) -> None:
     if outcome is None or ctx is None or state.found is None:
         return
     try:
-        outcome.text = shaping.fit(outcome.text, state.found.manifest.budget, ctx)
+        outcome.text = shaping.fit(outcome.text, _budget(state), ctx)
     except Exception as error:
         state.outcome = outcome = endings.unmapped(state, error)
     outcome.text = shaping.add_notes(outcome.text, ctx.notes)
     outcome.attachments = list(ctx.attachments)
 
 
+def _budget(state: CallState) -> int:
+    """Characters that the result may have: the tool's own ``result_chars`` setting, or its manifest's budget."""
+    assert state.found is not None
+    manifest = state.found.manifest
+    named = next((key for key in manifest.settings if key.endswith(".result_chars")), None)
+    return int(state.session.settings.value(named)) if named else manifest.budget
+
+
 async def record(state: CallState) -> None:
     """13. Pair and persist: one result for the call, in the transcript and for the next request."""
     outcome = state.outcome
     assert outcome is not None
+    if outcome.decision is not None and outcome.decision.by != "validation":
+        from pegboard import audit
+
+        audit.note(state, outcome.decision)
     await state.session.record(state, outcome)
 
 

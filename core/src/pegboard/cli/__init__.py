@@ -104,7 +104,6 @@ def main() -> NoReturn:
     """Entry point of the command. Exit codes: 0 ok, 1 failed, 2 usage, 3 refused, 4 unknown, 130 and 143 signals."""
     from pegboard.errors import PegError, PolicyError, UsageError
 
-    # A reader that closed early must end us quietly, and a child must never inherit an ignored SIGPIPE by surprise.
     try:
         code = peg.main(standalone_mode=False)
         _leave(code if isinstance(code, int) else 0)

@@ -73,6 +73,7 @@ async def _tour(folder: Path, project: Path) -> bool:
             result = await Agent(session, provider, AgentSpec(model=MODEL), transcript).run(PROMPT)
             await provider.close()
         refused = [problem for seen in service.requests for problem in seen.problems]
+    _say("")
     _head("The same test, after the repair")
     passed = _show_test(project)
     _head("What this session changed")
