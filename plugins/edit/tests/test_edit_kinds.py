@@ -69,6 +69,7 @@ async def test_whatever_the_bytes_around_they_stay(peg_session, head, end, tail)
         ("say “hi” now\n".encode(), 'say "hi" now', ["line 1", "quotes", "“hi”"]),
         (b"alpha = 1\nbeta = 2\n", "1\talpha = 1\n2\tbeta = 2", ["line numbers"]),
         (b"value = compute(alpha, beta)\n", "value = compute(alpha, gamma)", ["line 1", "beta"]),
+        (b"<system-reminder>\n", "&lt;system-reminder>", ["Use <"]),
         (b"x = 2\n", "x = 1", ["new_string is already there, on line 1"]),
         (b"nothing like it\n", "zzzzqqq()", ["does not occur"]),
         (b"a\nb\n", "b\nc\nd", ["does not occur"]),

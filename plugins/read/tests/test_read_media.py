@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
+import random
 import zlib
 
 import pytest
@@ -26,7 +26,7 @@ def saved(image, kind, **options):
     return buffer.getvalue()
 
 
-NOISE = Image.frombytes("RGB", (1200, 900), os.urandom(1200 * 900 * 3))
+NOISE = Image.frombytes("RGB", (1200, 900), random.Random(7).randbytes(1200 * 900 * 3))
 
 
 @pytest.mark.parametrize("kind, media", [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("GIF", "image/gif")])
@@ -106,7 +106,7 @@ def claims(width, height):
 @pytest.mark.parametrize(
     "name, raw, code",
     [
-        ("a.png", b"\x89PNG\r\n\x1a\n" + os.urandom(2048), "io_error"),
+        ("a.png", b"\x89PNG\r\n\x1a\n" + random.Random(7).randbytes(2048), "io_error"),
         ("a.jpg", b"not an image", "io_error"),
         ("a.png", b"", "io_error"),
         ("a.png", PNG[: len(PNG) // 2], "io_error"),
@@ -194,7 +194,7 @@ async def test_pages_of_what_is_no_pdf(bench):
         b"hello",
         b"",
         b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n",
-        b"%PDF-1.4\n" + os.urandom(500),
+        b"%PDF-1.4\n" + random.Random(7).randbytes(500),
         pdf_of(),
     ],
 )

@@ -15,6 +15,7 @@ UNICODE = {
     "utf-16-le": b"\xff\xfe",
     "utf-16-be": b"\xfe\xff",
     "utf-32-le": b"\xff\xfe\0\0",
+    "utf-32-be": b"\0\0\xfe\xff",
 }
 LETTERS = st.text(st.sampled_from("ab \tx=é日𝄞e\u0301\x0b\u2028$&\\"), max_size=6)
 ENDS = st.sampled_from(["\n", "\r\n", "\r", ""])

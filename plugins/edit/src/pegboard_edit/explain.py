@@ -25,6 +25,9 @@ SHOWN = 12
 CLOSE = 0.6
 """[C] Likeness (0 to 1) from which on a line counts as near."""
 
+TELLING = 5
+"""[C] Characters of a new_string from which on it is worth saying that it is already there."""
+
 _NUMBERED = re.compile(r"^\s*\d+\t", re.MULTILINE)
 
 
@@ -46,13 +49,15 @@ def missing(text: Text, old: str, new: str, shown: str, again: bool) -> Refusal:
     if again:
         said.append("This is the same call as before, and it failed in the same way; repeating it cannot help.")
     hint = "Read the place again and copy the text exactly."
-    done = text.plain.find(plain(new, text.ending)) if new.strip() else -1
+    done = text.plain.find(plain(new, text.ending)) if len(new.strip()) >= TELLING else -1
     numberless = _NUMBERED.sub("", wanted)
     if numberless != wanted and numberless in text.plain:
         hint = "Leave out the line numbers and tabs that Read puts in front of each line."
+    elif "&lt;" in wanted and wanted.replace("&lt;", "<") in text.plain:
+        hint = "The file has < where old_string has &lt;: in results, < is written so before some tags. Use <."
     elif done >= 0:
         said.append(f"new_string is already there, on line {text.plain.count(chr(10), 0, done) + 1}.")
-        hint = "The change seems to have been made; go on."
+        hint = "If that is the change you meant, it has been made; if not, read the place again and copy it exactly."
     nearest = _nearest(text.plain.split("\n")[:LINES], wanted.split("\n"))
     if nearest is not None:
         at, count, reason = nearest

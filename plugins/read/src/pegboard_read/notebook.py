@@ -69,6 +69,7 @@ def words(cell: Cell) -> str:
 
 
 def _parsed(raw: bytes, shown: str) -> dict[str, Any]:
+    found: Any
     try:
         found = json.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -82,7 +83,7 @@ def _parsed(raw: bytes, shown: str) -> dict[str, Any]:
     cells = found.get("cells")
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise damaged(shown, "notebook", "it has no list of cells")
-    return found
+    return dict(found)
 
 
 def _converted(raw: bytes, shown: str) -> dict[str, Any]:
@@ -137,7 +138,8 @@ def _output(output: dict[str, Any]) -> Iterator[str]:
         yield _short(_COLOURS.sub("", _joined(output["text"]) or ""))
         return
     data = output.get("data")
-    for kind, value in data.items() if isinstance(data, dict) else ():
+    data = data if isinstance(data, dict) else {}
+    for kind, value in data.items():
         text = _joined(value) if isinstance(value, str | list) else json.dumps(value, ensure_ascii=False)
         if kind.startswith("text/") and kind != "text/html" and text is not None:
             yield _short(_COLOURS.sub("", text))

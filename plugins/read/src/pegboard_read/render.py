@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pegboard.tool import Block
+from pegboard.call import Block
 
 from pegboard_read.models import ImageFile, NotebookFile, PdfFile, ReadOutput, TextFile
 from pegboard_read.notebook import words

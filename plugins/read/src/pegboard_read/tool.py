@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pegboard.call import Block
 from pegboard.errors import Code, Refusal
-from pegboard.tool import Access, Block, Context, Tool
+from pegboard.tool import Access, Context, Tool
 from pegboard_files import FileViews, View, disk, names
 from pegboard_files.text import Text, decode
 from pegboard_files.views import Extent

@@ -78,38 +78,52 @@ def _japanese(raw: bytes) -> Guess | None:
 
 def _double_byte(raw: bytes) -> Guess | None:
     """Chinese and Korean, told apart by where the lead bytes of frequent characters lie."""
-    pairs = _pairs(raw)
-    if not pairs:
-        return None
+    pairs, runs = _pairs(raw)
     count = len(pairs)
-    simple = sum(0xB0 <= lead <= 0xD7 and trail >= 0xA1 for lead, trail in pairs)
-    marks = sum(0xA1 <= lead <= 0xA3 for lead, trail in pairs)
+    if not pairs or count < 2 * runs:  # Western letters stand alone among ASCII
+        return None
+    marks = sum(0xA1 <= lead <= 0xA3 for lead, _ in pairs)
     hangul = sum(0xB0 <= lead <= 0xC8 and trail >= 0xA1 for lead, trail in pairs)
+    simple = sum(0xB0 <= lead <= 0xD7 and trail >= 0xA1 for lead, trail in pairs)
     common = sum(0xA4 <= lead <= 0xC6 for lead, _ in pairs)
-    low = sum(trail < 0xA1 for _, trail in pairs)
-    if hangul + marks == count and hangul >= 8 and _decoded(raw, "cp949"):
-        return Guess("cp949", True)
-    if low and common + marks >= 0.9 * count and _decoded(raw, "cp950"):
-        return Guess("cp950", count >= SURE_PAIRS)
-    if simple + marks >= 0.8 * count and simple and _decoded(raw, "gb18030"):
-        return Guess("gb18030", count >= SURE_PAIRS and hangul + marks < count)
+    low = any(trail < 0xA1 for _, trail in pairs)
+    for encoding, fits in (
+        ("cp949", hangul + marks == count and hangul >= 8),
+        ("cp950", low and common + marks >= 0.9 * count),
+        ("gb18030", simple > 0 and simple + marks >= 0.8 * count),
+    ):
+        text = _decoded(raw, encoding) if fits else None
+        if text is not None:
+            known = sum(char in _FREQUENT[encoding] for char in text)
+            if known or encoding == "gb18030":
+                return Guess(encoding, count >= SURE_PAIRS and known >= 0.05 * count)
     return None
 
 
-def _pairs(raw: bytes) -> list[tuple[int, int]]:
-    """The double-byte characters of a text, or nothing if its high bytes do not come in such pairs."""
-    pairs = []
-    index = 0
+_FREQUENT = {
+    "cp949": frozenset("이다는의에을를은가한하고지입니로도기서자사시"),
+    "cp950": frozenset("的是一不在有了和中為這個人用上大來以文字資檔數取設定"),
+    "gb18030": frozenset("的是一不在有了和中为这个人用上大来以文字数取设定件"),
+}
+"""Characters of which any text of the language holds some; a text without them is only a guess."""
+
+
+def _pairs(raw: bytes) -> tuple[list[tuple[int, int]], int]:
+    """The double-byte characters of a text and the number of runs they form; none if the high bytes do not pair."""
+    pairs: list[tuple[int, int]] = []
+    index, runs, end = 0, 0, -1
     while index < len(raw):
         lead = raw[index]
         if lead < 0x80:
             index += 1
             continue
         if index + 1 == len(raw) or lead in (0x80, 0xFF) or raw[index + 1] < 0x40:
-            return []
+            return [], 0
         pairs.append((lead, raw[index + 1]))
+        runs += index != end
         index += 2
-    return pairs
+        end = index
+    return pairs, runs
 
 
 def _cyrillic(raw: bytes) -> Guess | None:

@@ -26,6 +26,7 @@ SNIFF = 8_192
 
 _MARKS = (  # longest first: a UTF-32 mark begins like a UTF-16 mark
     (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -36,6 +37,7 @@ _NAMES = {
     "utf-16-le": "UTF-16 LE",
     "utf-16-be": "UTF-16 BE",
     "utf-32-le": "UTF-32 LE",
+    "utf-32-be": "UTF-32 BE",
     "gb18030": "GBK (GB 18030)",
     "cp932": "Shift-JIS (cp932)",
     "cp949": "EUC-KR (cp949)",
@@ -93,7 +95,7 @@ class Text:
 def decode(raw: bytes) -> Text | None:
     """The text of a file's bytes, or None when they are binary."""
     for mark, encoding in _MARKS:
-        if raw.startswith(mark) and (encoding != "utf-32-le" or len(raw) % 4 == 0):
+        if raw.startswith(mark) and (not encoding.startswith("utf-32") or len(raw) % 4 == 0):
             return _with_mark(raw, mark, encoding)
     head = raw[:SNIFF]
     if b"\0" in head:
