@@ -1,6 +1,6 @@
 """Make docs/tour.svg: run `peg tour` in a pseudo-terminal and draw what it printed.
 
-    make screenshot
+make screenshot
 """
 
 from __future__ import annotations
