@@ -125,7 +125,8 @@ class Agent:
         denied, note = await self._may(prompt)
         if denied:
             raise RunStopped(Stop.REFUSAL, f"The prompt was refused: {denied}")
-        for text in (prompt, *opening, *note, *self._tail.news(self.session)):
+        posted = self.session.take_posts(self.spec.id)
+        for text in (prompt, *opening, *note, *posted, *self._tail.news(self.session)):
             await self.log(text)
 
     async def _loop(self) -> None:
@@ -136,8 +137,9 @@ class Agent:
             answer = await self._answer()
             if await self._follow(answer):
                 continue
-            if self.inbox:
-                self.transcript.say(*self._waiting())
+            if waiting := self._waiting():
+                for text in waiting:
+                    await self.log(text)
                 continue
             denied, note = await self._may(events.Ended(reason="completed", turns=self.spending.turns))
             if not denied or vetoes == VETOES:

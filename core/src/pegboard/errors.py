@@ -63,6 +63,7 @@ class Code(StrEnum):
     MAPPING_FAILED = "mapping_failed", "The action happened, but its result could not be shaped into a tool result."
     HOOK_FAILED = "hook_failed", "A hook that must answer crashed or ran out of time."
     UNKNOWN_OUTCOME = "unknown_outcome", "The remote side may or may not have acted; look before you act again."
+    COMMAND_FAILED = "command_failed", "The command ran to its end and ended with a failing exit code."
     TOOL_CRASHED = "tool_crashed", "The plug-in has a programming error; the text names it."
 
 

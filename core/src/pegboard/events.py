@@ -108,6 +108,15 @@ class Mode(Event, tag="mode"):
     by: str
 
 
+class Moved(Event, tag="cwd"):
+    """The session's directory changed."""
+
+    cwd: str
+    before: str
+    by: str
+    """The tool that moved it."""
+
+
 class State(Event, tag="state"):
     """What the owners want to remember, by owner name."""
 
@@ -146,7 +155,20 @@ class Ended(Event, tag="ended"):
 
 
 Record = (
-    Started | UserText | Assistant | Began | Result | Closed | Removed | Mode | State | Retry | Settled | Notice | Ended
+    Started
+    | UserText
+    | Assistant
+    | Began
+    | Result
+    | Closed
+    | Removed
+    | Mode
+    | Moved
+    | State
+    | Retry
+    | Settled
+    | Notice
+    | Ended
 )
 
 

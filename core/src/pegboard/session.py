@@ -106,7 +106,7 @@ class Session:
             host=host or Host(),
             mode=mode or Mode.parse(_resumed_mode(transcript, settings) or str(settings.value("permissions.mode"))),
             id=session_id or (transcript.session if transcript is not None else str(uuid.uuid4())),
-            cwd=cwd or places.cwd,
+            cwd=cwd or _resumed_cwd(transcript, places) or places.cwd,
             trusted=trusted,
             transcript=transcript,
             directories=tuple(Path(item) for item in settings.value("permissions.directories")),
@@ -197,6 +197,14 @@ class Session:
         """Change the permission mode; written to the transcript with who did it."""
         self.mode = mode
         self._append(events.Mode(mode=mode.value, by=by))
+
+    async def move(self, path: Path, by: str) -> None:
+        """Change the session's directory; relative paths of later calls start there."""
+        if path != self.cwd:
+            moved = events.Moved(cwd=str(path), before=str(self.cwd), by=by)
+            self.cwd = path
+            self._append(moved)
+            await self.tell(moved)
 
     def question(
         self, call_id: str, found: Found, raw: dict[str, Any], accesses: Sequence[Access], decision: Decision
@@ -378,6 +386,8 @@ class Session:
             try:
                 self.save_state()
                 await self.owners.close()
+                for text in self.take_posts():
+                    self._append(text)  # nobody read it; a resumed session will
                 await self._feed.close()
             finally:
                 if self._tasks is not None:
@@ -413,6 +423,14 @@ class Session:
             self._tasks = None
             if tasks is not None:
                 await tasks.__aexit__(kind, error, trace)
+
+
+def _resumed_cwd(transcript: Transcript | None, places: Places) -> Path | None:
+    """The directory that a resumed session was in, if it is still there and below this start's own directory."""
+    if transcript is None or not transcript.cwd:
+        return None
+    path = Path(transcript.cwd)
+    return path if path.is_relative_to(places.cwd) and path.is_dir() else None
 
 
 def _resumed_mode(transcript: Transcript | None, settings: Settings) -> str | None:

@@ -149,11 +149,12 @@ class Owners:
         failures: list[Exception] = []
         for key in reversed(list(self._open)):
             if agent is None or key[1] == agent:
-                held = self._open.pop(key)
                 try:
-                    await held.close()
+                    await self._open[key].close()
                 except Exception as error:
                     failures.append(error)
+                finally:
+                    self._open.pop(key, None)
         if failures:
             raise ExceptionGroup("owners failed to close", failures)
 

@@ -133,6 +133,15 @@ class Context:
         """Idempotency key for remote services: the same for the same call of the same session."""
         return f"{self._session.id}-{self.call_id}"
 
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The working directories of the session; the first is where it started."""
+        return self._session.roots
+
+    async def move(self, path: Path) -> None:
+        """Move the session to another directory; it is written down, and whoever listens is told."""
+        await self._session.move(path, self.tool)
+
     def setting(self, name: str) -> Any:
         """The value of a setting that the tool's manifest (or the core) declares, e.g. ``"read.max_tokens"``."""
         return self._session.settings.value(name)

@@ -101,6 +101,8 @@ class Transcript:
         """What the person should know about a resumed file."""
         self.mode: str | None = None
         """The permission mode that the session was last in."""
+        self.cwd = ""
+        """The directory that the session was last moved to; empty when it never was."""
         self.states: list[dict[str, Any]] = []
         """What the owners of a resumed session want to be told, piece by piece, oldest first."""
         self.unsettled: dict[str, str] = {}
@@ -267,6 +269,8 @@ class Transcript:
                 self.session = self.started.session
             elif isinstance(record, events.Mode):
                 self.mode = record.mode
+            elif isinstance(record, events.Moved):
+                self.cwd = record.cwd
             elif isinstance(record, events.State):
                 self.states.append(record.owners)
             elif isinstance(record, events.Settled):

@@ -211,12 +211,13 @@ class Bench:
             return await self.call(tool, given)
 
     async def __aenter__(self) -> Self:
+        await self.session.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.session.close()
+        await self.session.__aexit__(None, None, None)
 
 
 def tool_of(cls: type[Tool[Any, Any]], **fields: Any) -> Tool[Any, Any]:
