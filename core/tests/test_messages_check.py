@@ -54,6 +54,9 @@ def image(**source: Any) -> dict[str, Any]:
 
 
 MARKED = {"type": "ephemeral"}
+LATER = tool("LSP", defer_loading=True)
+FOUND = {"type": "tool_reference", "tool_name": "LSP"}
+SEARCH = (user("hi"), assistant(call()), user(result(content=[FOUND])))
 PAIR = (user("hi"), assistant("ok", call()), user(result()))
 
 ACCEPTED = {
@@ -87,6 +90,7 @@ ACCEPTED = {
     ),
     "error result": body(user("hi"), assistant(call()), user(result(is_error=True, content=[_block("no")]))),
     "empty result": body(user("hi"), assistant(call()), user(result(content=""))),
+    "loaded by reference": body(*SEARCH, tools=[tool(), LATER]),
     "adaptive": body(thinking={"type": "adaptive"}),
     "budget": body(max_tokens=2_000, thinking={"type": "enabled", "budget_tokens": 1_024}),
 }
@@ -162,6 +166,15 @@ REFUSED = {
     "small budget": (body(thinking={"type": "enabled", "budget_tokens": 100}), "budget_tokens"),
     "large budget": (body(thinking={"type": "enabled", "budget_tokens": 5_000}), "max_tokens"),
     "space at the end": (body(user("hi"), assistant("so ")), "trailing whitespace"),
+    "all deferred": (body(tools=[LATER]), "at least one tool must be loaded"),
+    "marked and deferred": (body(tools=[tool(), {**LATER, "cache_control": MARKED}]), "cannot carry cache_control"),
+    "deferred by a text": (body(tools=[tool(), tool("LSP", defer_loading="yes")]), "valid boolean"),
+    "reference to nothing": (body(*SEARCH, tools=[tool()]), "no corresponding tool"),
+    "reference to a loaded tool": (body(*SEARCH, tools=[tool(), tool("LSP")]), "no corresponding tool"),
+    "reference beside text": (
+        body(user("hi"), assistant(call()), user(result(content=[FOUND, _block("x")])), tools=[tool(), LATER]),
+        "cannot be mixed",
+    ),
     "no object": ([], "not a JSON object"),
 }
 

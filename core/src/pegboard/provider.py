@@ -25,12 +25,15 @@ class Message(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
-class ToolSpec(msgspec.Struct, frozen=True):
+class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool as a request carries it."""
 
     name: str
     description: str
     input_schema: dict[str, Any]
+    defer: bool = msgspec.field(default=False, name="defer_loading")
+    """The schema counts only where a ``tool_reference`` block names it; the cached head of the request ends before it.
+    Only for models whose abilities say ``tool_references``."""
 
 
 class Request(msgspec.Struct, kw_only=True):
@@ -131,6 +134,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     documents: bool = True
     thinking: bool = False
     tool_references: bool = False
+    """``tool_reference`` blocks in results load tools that are sent with ``defer``."""
     caching: bool = True
     price: dict[str, float] | None = None
     """USD for a million tokens: ``input``, ``output``, ``cache_read``, ``cache_write``; None = unknown."""

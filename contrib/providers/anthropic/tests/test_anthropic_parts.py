@@ -316,3 +316,16 @@ anyio.run(main)
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("hi []\n", "")
+
+
+def test_a_deferred_tool_says_so_and_a_loaded_one_says_nothing() -> None:
+    later = ToolSpec("LSP", "Asks.", {"type": "object"}, defer=True)
+    sent = json.loads(Bodies().message(request(conversation(0), tools=[*TOOLS, later])))
+    assert [tool.get("defer_loading") for tool in sent["tools"]] == [None, None, True]
+    assert problems(sent) == []
+
+
+def test_references_only_where_the_service_knows_them() -> None:
+    able = {name: abilities_of(name).tool_references for name in ("claude-opus-4-1", "claude-sonnet-4-20250514")}
+    assert not any(able.values()) and not abilities_of("mystery-1").tool_references
+    assert all(abilities_of(f"claude-{name}").tool_references for name in ("opus-5-5", "sonnet-4-5", "haiku-4-5"))

@@ -18,6 +18,8 @@ BREAKPOINTS = 4
 """[A] Most cache breakpoints of one request; a top-level ``cache_control`` takes one."""
 MESSAGES = 100_000
 """[A] Most messages of one request."""
+DEFERRED = 10_000
+"""[A] Most deferred tools of one request."""
 THINKING_FLOOR = 1_024
 """[A] Smallest ``budget_tokens``."""
 
@@ -82,6 +84,7 @@ def _body(body: dict[str, Any], version: str, known: Container[str], counting: b
         return
     yield from _messages(messages, known)
     yield from _pairs(messages)
+    yield from _references(messages, _deferred(body))
     if (marks := _marks(body)) > BREAKPOINTS:
         yield f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {marks}."
     for path in _surrogates(body, ""):
@@ -132,9 +135,46 @@ def _tools(body: dict[str, Any]) -> Iterator[str]:
         else:
             seen.add(name)
         yield from cache_problems(tool.get("cache_control"), where)
+        yield from _deferral(tool, where)
         if tool.get("type") in (None, "custom"):
             yield from _custom_tool(tool, where)
+    deferred = len(_deferred(body))
+    if tools and deferred == len(tools):
+        yield "tools: all tools have defer_loading set; at least one tool must be loaded from the start"
+    if deferred > DEFERRED:
+        yield f"tools: at most {DEFERRED} tools may have defer_loading set. Found {deferred}."
     yield from _tool_choice(body.get("tool_choice"), seen)
+
+
+def _deferral(tool: dict[str, Any], where: str) -> Iterator[str]:
+    if not isinstance(tool.get("defer_loading", False), bool):
+        yield f"{where}.defer_loading: Input should be a valid boolean"
+    elif tool.get("defer_loading") and tool.get("cache_control"):
+        yield f"{where}: a tool with defer_loading is not part of the cached prefix and cannot carry cache_control"
+
+
+def _deferred(body: dict[str, Any]) -> list[Any]:
+    """Names of the tools that only a reference loads."""
+    found = [tool for tool in _listed(body.get("tools")) if isinstance(tool, dict) and tool.get("defer_loading")]
+    return [tool.get("name") for tool in found]
+
+
+def _references(messages: list[Any], deferred: list[Any]) -> Iterator[str]:
+    """Every ``tool_reference`` names a deferred tool of this request, and its result holds nothing but references."""
+    for index, message in enumerate(messages):
+        for number, block in enumerate(_blocks(message)):
+            inner = _listed(block.get("content")) if _is(block, "tool_result", "tool_use_id") else []
+            names = [
+                item.get("tool_name")
+                for item in inner
+                if isinstance(item, dict) and item.get("type") == "tool_reference"
+            ]
+            where = f"messages.{index}.content.{number}"
+            for name in names:
+                if name not in deferred:
+                    yield f"{where}: Tool reference {name!r} has no corresponding tool with defer_loading in `tools`"
+            if names and len(names) != len(inner):
+                yield f"{where}: `tool_reference` blocks cannot be mixed with other content in one tool_result"
 
 
 _TOOL_FIELDS = frozenset(

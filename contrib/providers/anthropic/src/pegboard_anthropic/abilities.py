@@ -14,6 +14,8 @@ class _Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     window: int
     max_output: int
     thinking: bool = False
+    references: bool = False
+    """Whether ``tool_reference`` blocks load deferred tools."""
     price: dict[str, float] | None = None
 
 
@@ -31,7 +33,11 @@ def abilities_of(model: str) -> Abilities:
     for known in _table():
         if name.startswith(known.prefix):
             return Abilities(
-                window=known.window, max_output=known.max_output, thinking=known.thinking, price=known.price
+                window=known.window,
+                max_output=known.max_output,
+                thinking=known.thinking,
+                tool_references=known.references,
+                price=known.price,
             )
     return Abilities()
 
