@@ -38,6 +38,15 @@ class Question:
     always: list[str] = field(default_factory=list)
     """The rules that "always" would save, whole; empty = not offered."""
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the call and of all that is shown with it: what an answer is an answer to."""
+        import hashlib
+        import json
+
+        shown = [self.tool, self.input, self.lines, self.rules, self.always]
+        return hashlib.sha256(json.dumps(shown, sort_keys=True, default=str).encode()).hexdigest()
+
 
 @dataclass(frozen=True)
 class Reply:

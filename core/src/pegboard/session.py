@@ -33,6 +33,7 @@ from pegboard.toolbox import Toolbox
 if TYPE_CHECKING:
     import pluggy
 
+    from pegboard.audit import DecisionLog
     from pegboard.loader import Found, Registry
     from pegboard.pipeline import CallState
     from pegboard.places import Places
@@ -67,6 +68,8 @@ class Session:
     """Target of every remote effect whose end is not known -> the tool that began it."""
     aborted: Stop | None = None
     calls_run: int = 0
+    log: DecisionLog | None = None
+    """The decision log, once something was decided."""
     posts: dict[str, list[events.UserText]] = field(default_factory=dict)
     """Texts that wait for an agent's next user message, by agent."""
     _rules: list[Rule] = field(default_factory=list)
@@ -220,8 +223,9 @@ class Session:
         """Keep a "for this session" or "always" answer as rules."""
         from pegboard.policy import parse_rule
 
+        source = f"your answer to {question.digest[:12]}"
         for text in question.rules:
-            self._rules.append(parse_rule(text, effect="allow", scope="session", source="your answer", line=0))
+            self._rules.append(parse_rule(text, effect="allow", scope="session", source=source, line=0))
         self._rules_version += 1
         if reply.choice is Choice.ALWAYS and question.always:
             from pegboard.settings import add_rules
@@ -385,6 +389,7 @@ class Session:
                 await self.bus.ask("peg_session_end", session=self, reason=reason)
             try:
                 self.save_state()
+                self._anchor()
                 await self.owners.close()
                 for text in self.take_posts():
                     self._append(text)  # nobody read it; a resumed session will
@@ -394,6 +399,14 @@ class Session:
                     self._tasks.cancel_scope.cancel()
                 if self.transcript is not None:
                     self.transcript.close()
+
+    def _anchor(self) -> None:
+        """Write where the decision log stands, so that it cannot be shortened unseen."""
+        if self.log is not None:
+            from pegboard.audit import anchor
+
+            text = anchor(self.log, self.id, str(self.settings.value("audit.anchor_file")))
+            self._append(events.Notice(text=text, kind="audit"))
 
     @property
     def entered(self) -> bool:

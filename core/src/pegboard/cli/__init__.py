@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any, NoReturn
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 COMMANDS = {
+    "audit": "Check and show the log of decisions.",
     "call": "Run one tool call, or a stream of them, through the whole pipeline.",
     "doctor": "Check engines, settings, trust and plug-ins, and say what is wrong.",
     "plugins": "List, explain, make and check plug-ins.",
@@ -102,41 +104,71 @@ def peg(ctx: click.Context, /, **options: Any) -> None:
 
 def main() -> NoReturn:
     """Entry point of the command. Exit codes: 0 ok, 1 failed, 2 usage, 3 refused, 4 unknown, 130 and 143 signals."""
-    from pegboard.errors import PegError, PolicyError, UsageError
-
+    _open_streams()
     try:
         code = peg.main(standalone_mode=False)
         _leave(code if isinstance(code, int) else 0)
-    except click.exceptions.Exit as exit_:
-        _leave(exit_.exit_code)
-    except click.ClickException as error:
-        error.show()
-        _leave(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _leave(130)
-    except BrokenPipeError:
-        _leave(0, quiet=True)
-    except (UsageError, PolicyError) as error:
-        click.echo(f"peg: {error}", err=True)
-        _leave(2)
-    except PegError as error:
-        click.echo(f"peg: {error}", err=True)
-        _leave(1)
     except SystemExit as exit_:
         _leave(exit_.code if isinstance(exit_.code, int) else 1)
-    except Exception as error:
-        if os.environ.get("PEG_DEBUG"):
-            raise
-        said = " ".join(str(error).split()) or "no message"
-        click.echo(f"peg: an unexpected fault ({type(error).__name__}: {said}). PEG_DEBUG=1 shows where.", err=True)
-        _leave(1)
+    except BaseException as error:
+        _leave(_told(_sole(error)))
 
 
-def _leave(code: int, *, quiet: bool = False) -> NoReturn:
+def _open_streams() -> None:
+    """Give closed standard streams an end: else the next file that is opened would become stdout."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                os.fstat(number)
+                continue
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is the closed one
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+            if name == "stdout":
+                _LOST.append(name)
+
+
+_LOST: list[str] = []
+"""Standard streams that were closed at the start: what goes there is lost, so the exit code cannot be 0."""
+
+
+def _sole(error: BaseException) -> BaseException:
+    """The one error inside nested groups; a group of several as it is."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _told(error: BaseException) -> int:
+    """Say on stderr what ended the command; returns the exit code."""
+    from pegboard.errors import PegError, PolicyError, UsageError
+
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return 130
+    if isinstance(error, BrokenPipeError):
+        return 0
+    if isinstance(error, PegError):
+        click.echo(f"peg: {error}", err=True)
+        return 2 if isinstance(error, UsageError | PolicyError) else 1
+    if os.environ.get("PEG_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    said = " ".join(str(error).split()) or "no message"
+    click.echo(f"peg: an unexpected fault ({type(error).__name__}: {said}). PEG_DEBUG=1 shows where.", err=True)
+    return 1
+
+
+def _leave(code: int) -> NoReturn:
     """Flush and go: interpreter teardown takes longer than most commands."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            code = code if quiet or code else 0
+    if _LOST and not code:
+        click.echo("peg: stdout is closed, so the result went nowhere.", err=True)
+        code = 1
     os._exit(code)
