@@ -227,8 +227,10 @@ async def _ask(state: CallState, decision: Decision) -> None:
     if reply is None:
         raise Refusal(
             Code.NO_USER,
-            f"{state.name} needs permission, and nobody can be asked here. {decision.decided_by.reason}".strip(),
-            hint="Work without it, or let the operator add an allow rule: " + " or ".join(question.rules or ["none"]),
+            f"{state.name} needs permission, and nobody can be asked here: {decision.decided_by.reason}.",
+            hint=f"Go on without it, or have the user allow it with a rule: {' and '.join(question.rules)}"
+            if question.rules
+            else "Go on without it; no rule can allow this.",
             decision=decision.decided_by,
         )
     if reply.choice is Choice.NO:
