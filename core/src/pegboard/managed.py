@@ -161,4 +161,4 @@ def _restriction_fault(layer: Layer) -> Problem | None:
                 parse_rule(rule, effect=key.rpartition(".")[2], scope="managed")
             except UsageError as error:
                 return Problem(text=str(error), source=layer.source, line=layer.line(key, rule), key=key)
-    return None
+    return next(iter(layer.faults()), None)

@@ -231,7 +231,7 @@ class Settings:
             for layer in self._layers():
                 known, unknown = self._keys_in(layer)
                 found += [self._unknown(layer, key) for key in unknown]
-                found += [problem for key in known for problem in self._faults(layer, key)]
+                found += [problem for key in known for problem in self._faults(layer, key)] + layer.faults()
             self.parsed_rules()
             self._problems = found + (self._parsed[1] if self._parsed is not None else [])
         return list(self._problems)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    from pegboard.examples import Examples
     from pegboard.places import Places
 
 Table = Mapping[str, Any]
@@ -51,11 +52,21 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Layer:
     """The values that one source sets: a file, a part of one, or the command line."""
 
-    def __init__(self, scope: str, source: str, data: Table, text: str = "", prefix: str = "") -> None:
+    def __init__(
+        self,
+        scope: str,
+        source: str,
+        data: Table,
+        text: str = "",
+        prefix: str = "",
+        examples: Mapping[str, tuple[Examples, ...]] | None = None,
+    ) -> None:
         self.scope = scope
         self.source = source
         """Path of the file, or what else to call it."""
         self.data = data
+        self.examples = examples or {}
+        """Examples that rules carry, by the key they were written under."""
         self._text = text
         self._prefix = prefix
         self._lines: dict[str, int] | None = None
@@ -63,7 +74,19 @@ class Layer:
 
     def part(self, scope: str, data: Table, prefix: str = "") -> Layer:
         """A part of the same file as a layer of its own; ``prefix`` is where the part's keys begin."""
-        return Layer(scope, self.source, data, self._text, prefix)
+        return Layer(scope, self.source, data, self._text, prefix, self.examples)
+
+    def faults(self) -> list[Problem]:
+        """Rules of this layer that do not match, or do match, what their own examples say."""
+        found = []
+        for effect in ("deny", "ask", "allow") if self.examples else ():
+            from pegboard.examples import faults
+
+            key = f"permissions.{effect}"
+            for one in self.examples.get(self._prefix + key, ()):
+                for text in faults(effect, one):
+                    found.append(Problem(text=text, source=self.source, line=self.line(key, one.rule), key=key))
+        return found
 
     def get(self, key: str) -> Any:
         """The raw value of a dotted key, or `ABSENT`, or `NO_TABLE`."""
@@ -129,7 +152,12 @@ class SettingsFile:
             if text is None:
                 self.layer, self.problem, self._text, self._good = Layer(self.scope, self.path, {}), None, None, False
             elif text != self._text or self.problem is not None:
-                self.layer = Layer(self.scope, self.path, self._parse(text), text)
+                data, examples = self._parse(text), None
+                if "permissions" in data or "recommended" in data:
+                    from pegboard.examples import apart
+
+                    data, examples = apart(data)
+                self.layer = Layer(self.scope, self.path, data, text, examples=examples)
                 self.problem, self._text, self._good = None, text, True
         except Unparsable as error:
             kept = "; the last good version stays in force" if self._good else ""

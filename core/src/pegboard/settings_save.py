@@ -45,8 +45,9 @@ def edit_list(
         items = [] if old is ABSENT else old
         if not isinstance(items, list):
             raise UsageError(f"{path}: {key} is not a list. Repair it by hand; nothing was written.")
-        kept = [item for item in items if item not in remove]
-        new = kept + [item for item in dict.fromkeys(add) if item not in kept]
+        kept = [item for item in items if _name(item) not in remove]
+        known = [_name(item) for item in kept]
+        new = kept + [item for item in dict.fromkeys(add) if item not in known]
         return new if new != items else old
 
     _edit(path, key, change, personal)
@@ -67,6 +68,11 @@ def _edit(path: Path, key: str, change: Callable[[Any], Any], personal: bool) ->
             _keep_out_of_git(target)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror or error}. Nothing was changed.") from None
+
+
+def _name(item: Any) -> Any:
+    """A rule that is written as a table, with examples, goes by its text."""
+    return item.get("rule", item) if isinstance(item, Mapping) else item
 
 
 def _unlinked(path: Path) -> Path:
