@@ -12,12 +12,15 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 from anyio.abc import ByteReceiveStream
 
 from pegboard.errors import Code, Refusal
+
+if TYPE_CHECKING:
+    from pegboard.sandbox import Sandbox
 
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL when a call is aborted."""
@@ -42,15 +45,35 @@ class Process:
 
     def __init__(self, process: anyio.abc.Process, argv: list[str]) -> None:
         self._process = process
+        self._box: Sandbox | None = None
         self.argv = argv
         self.pid = process.pid
 
     @classmethod
-    async def start(cls, argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes | None = None) -> Process:
-        """Start a program with a closed stdin (or these bytes on it).
+    async def start(
+        cls,
+        argv: list[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: bytes | None = None,
+        box: Sandbox | None = None,
+    ) -> Process:
+        """Start a program with a closed stdin (or these bytes on it). ``box``: the one that ``argv`` is wrapped for.
 
         Raises `Refusal` (not_available) when there is no such program, (io_error) when it cannot start.
         """
+        try:
+            started = await cls._start(argv, cwd, env, stdin)
+        except BaseException:
+            if box is not None:
+                box.ended()
+            raise
+        started._box = box
+        return started
+
+    @classmethod
+    async def _start(cls, argv: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None) -> Process:
         try:
             # Shielded: an abort in the middle would lose the handle, and with it the process. It takes milliseconds.
             with anyio.CancelScope(shield=True):
@@ -99,7 +122,12 @@ class Process:
         return await self._process.wait()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole process group; a group that is gone already is no error."""
+        """Send a signal to the whole process group; a group that is gone already is no error.
+
+        In a box it goes to what runs inside, because the box itself would end at once; a kill ends the box.
+        """
+        if number != signal.SIGKILL and self._box is not None and self._box.signal(self.pid, number):
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -117,6 +145,9 @@ class Process:
             for stream in (self._process.stdout, self._process.stderr, self._process.stdin):
                 if stream is not None:
                     await stream.aclose()
+            if self._box is not None:
+                self._box.ended()
+                self._box = None
 
     async def __aenter__(self) -> Self:
         return self

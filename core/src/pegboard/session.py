@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pegboard.places import Places
     from pegboard.policy import Decision, Mode, Rule, Snapshot
     from pegboard.provider import ToolSpec
-    from pegboard.sandbox import Sandbox
+    from pegboard.sandbox import Boxes, Sandbox
     from pegboard.settings import Settings
     from pegboard.tool import Tool
     from pegboard.transcript import Transcript
@@ -77,6 +77,7 @@ class Session:
     _snapshot: tuple[tuple[Any, ...], Snapshot] | None = None
     _scopes: set[anyio.CancelScope] = field(default_factory=set)
     _env: dict[str, str] | None = None
+    _boxes: Boxes | None = None
     _tasks: anyio.abc.TaskGroup | None = None
     _feed: Feed = field(init=False)
     toolbox: Toolbox = field(init=False)
@@ -233,19 +234,12 @@ class Session:
             add_rules(self.places, "allow", question.always)
 
     async def box(self) -> Sandbox | None:
-        """A box for processes. Raises `Refusal` (sandbox_refused) when a required one is missing."""
-        from pegboard.sandbox import Need
+        """A box for the processes of a call. Raises `Refusal` (sandbox_refused) when a required one is missing."""
+        if self._boxes is None:
+            from pegboard.sandbox import Boxes
 
-        required = bool(self.settings.value("sandbox.required"))
-        need = Need(self.cwd, (*self.roots,), (), (), required)
-        box: Sandbox | None = self.manager.hook.peg_sandbox(need=need)
-        if box is None and required:
-            raise Refusal(
-                Code.SANDBOX_REFUSED,
-                "A sandbox is required here (sandbox.required), and none can be set up. Nothing was started.",
-                hint="The operator can install one; see: peg doctor.",
-            )
-        return box
+            self._boxes = Boxes()
+        return await self._boxes.open(self)
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -391,6 +385,8 @@ class Session:
                 self.save_state()
                 self._anchor()
                 await self.owners.close()
+                if self._boxes is not None:
+                    await self._boxes.close()
                 for text in self.take_posts():
                     self._append(text)  # nobody read it; a resumed session will
                 await self._feed.close()

@@ -195,7 +195,7 @@ class Context:
         given = env if env is not None else self._session.child_env()
         if self.box is not None:
             argv, given = self.box.wrap(argv, given)
-        return await Process.start(argv, cwd=cwd or self.cwd, env=given, stdin=stdin)
+        return await Process.start(argv, cwd=cwd or self.cwd, env=given, stdin=stdin, box=self.box)
 
     async def thread(self, work: Callable[..., R], *args: Any) -> R:
         """Run blocking work in a thread. On abort the call stops waiting; the work itself runs to its end."""
