@@ -347,7 +347,7 @@ async def test_everything_is_on_record_before_the_next_request(ride: Callable[..
 
     it = ride([calls(call("Touch", "made")), look])
     await it.run()
-    kinds = [kind for kind in seen[0] if kind not in ("UserText", "State", "Notice")]
+    kinds = [kind for kind in seen[0] if kind not in ("UserText", "Marked", "State", "Notice")]
     assert kinds == ["Started", "Assistant", "Began", "Result", "Closed"]
 
 

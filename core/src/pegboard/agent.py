@@ -125,6 +125,8 @@ class Agent:
         denied, note = await self._may(prompt)
         if denied:
             raise RunStopped(Stop.REFUSAL, f"The prompt was refused: {denied}")
+        if prompt.origin == "human" and self.transcript is self.session.transcript:
+            prompt = msgspec.structs.replace(prompt, prompt=await self.session.begin_span())
         posted = self.session.take_posts(self.spec.id)
         for text in (prompt, *opening, *note, *posted, *self._tail.news(self.session)):
             await self.log(text)

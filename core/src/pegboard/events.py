@@ -44,6 +44,50 @@ class UserText(Event, tag="user"):
     content: list[Block]
     origin: Origin = "human"
     author: str = ""
+    prompt: int = 0
+    """Number of the prompt in its session, from 1; 0 = a text that begins no run of a person's."""
+
+
+class Marked(Event, tag="marked"):
+    """Points that owners can go back to: before a prompt, or when an owner is opened after it."""
+
+    prompt: int
+    """The prompt that follows or is under way; 0 before the first one."""
+    owners: dict[str, Any] = {}
+    """Owner name -> the value of its `Mark`."""
+    fixed: list[str] = []
+    """Owners that cannot go back."""
+
+
+class Rewound(Event, tag="rewound"):
+    """The session went back to before a prompt. The file keeps what came since; the conversation leaves it out."""
+
+    prompt: int
+    code: bool
+    """Owners were asked to bring back what they hold."""
+    conversation: bool
+    restored: list[str] = []
+    kept: dict[str, str] = {}
+    """What could not be brought back -> why."""
+    forgotten: list[str] = []
+    """Owners whose state belongs to the conversation; what they remembered since counts no more."""
+    marks: dict[str, Any] = {}
+    """Where the owners were before: the way to take it back."""
+    undo: bool = False
+    """The last rewind is taken back."""
+
+
+class Approved(Event, tag="approved"):
+    """Rules that a person's answer added for the rest of the session."""
+
+    rules: list[str]
+
+
+class Using(Event, tag="using"):
+    """The model and the agent that the session goes on with."""
+
+    model: str
+    agent: str = ""
 
 
 class Assistant(Event, tag="assistant"):
@@ -157,6 +201,10 @@ class Ended(Event, tag="ended"):
 Record = (
     Started
     | UserText
+    | Marked
+    | Rewound
+    | Approved
+    | Using
     | Assistant
     | Began
     | Result

@@ -20,13 +20,13 @@ import anyio
 import anyio.abc
 import msgspec
 
-from pegboard import batch, events, pipeline, shaping, unsettled
+from pegboard import batch, events, marks, pipeline, shaping, unsettled
 from pegboard.call import Call, EffectKind, EffectState, Outcome, Status
 from pegboard.errors import Code, Refusal, Stop, TranscriptError
 from pegboard.feed import Feed
 from pegboard.hooks import Bus
 from pegboard.host import Choice, Host, Question, Reply
-from pegboard.state import Owners, Place
+from pegboard.state import Owner, Owners, Place
 from pegboard.tool import Access, Concurrency, Context
 from pegboard.toolbox import Toolbox
 
@@ -84,6 +84,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._feed = Feed(self)
+        self.owners.opened = self._opened
         self.toolbox = Toolbox(self)
 
     @classmethod
@@ -119,6 +120,7 @@ class Session:
             for pieces in transcript.states:
                 session.owners.restore(pieces)
             session.unsettled.update(transcript.unsettled)
+            session._keep_rules(transcript.approved, "your answer in an earlier run")
         return session
 
     # -- what the core is made of ------------------------------------------------------------------------------
@@ -222,16 +224,28 @@ class Session:
 
     def approve(self, question: Question, reply: Reply) -> None:
         """Keep a "for this session" or "always" answer as rules."""
-        from pegboard.policy import parse_rule
-
-        source = f"your answer to {question.digest[:12]}"
-        for text in question.rules:
-            self._rules.append(parse_rule(text, effect="allow", scope="session", source=source, line=0))
-        self._rules_version += 1
+        self._keep_rules(question.rules, f"your answer to {question.digest[:12]}")
+        self._append(events.Approved(rules=list(question.rules)))
         if reply.choice is Choice.ALWAYS and question.always:
             from pegboard.settings import add_rules
 
             add_rules(self.places, "allow", question.always)
+
+    def amend(
+        self, *, add: Sequence[Rule] = (), drop: Sequence[Rule] = (), directories: Sequence[Path] | None = None
+    ) -> None:
+        """Change the rules of this session, or its further directories; holds for the next call."""
+        self._rules = [rule for rule in self._rules if rule not in drop] + list(add)
+        if directories is not None:
+            self.directories = tuple(directories)
+        self._rules_version += 1
+
+    def _keep_rules(self, rules: Sequence[str], source: str) -> None:
+        from pegboard.policy import parse_rule
+
+        for text in rules:
+            self._rules.append(parse_rule(text, effect="allow", scope="session", source=source, line=0))
+        self._rules_version += 1
 
     async def box(self) -> Sandbox | None:
         """A box for the processes of a call. Raises `Refusal` (sandbox_refused) when a required one is missing."""
@@ -355,6 +369,14 @@ class Session:
         changed = self.owners.changes()
         if changed:
             self._append(events.State(owners=changed))
+
+    async def begin_span(self) -> int:
+        """Let every open owner mark where it stands, and number the prompt that follows; 0 without a transcript."""
+        return await marks.begin(self.transcript, self.owners.named()) if self.transcript is not None else 0
+
+    async def _opened(self, name: str, owner: Owner) -> None:
+        if self.transcript is not None:
+            await marks.opened(self.transcript, name, owner)
 
     async def tell(self, event: events.Event) -> None:
         """Show an event to the host, and queue it for the plug-ins that listen."""

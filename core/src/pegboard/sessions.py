@@ -13,8 +13,8 @@ import msgspec
 
 from pegboard import events
 from pegboard.errors import UsageError
+from pegboard.lines import FILE_NAME, decode
 from pegboard.places import Places
-from pegboard.transcript import FILE_NAME, decode
 
 EDGE_BYTES = 65_536
 """[C] How much of the head and of the tail of a file a listing reads."""

@@ -5,7 +5,7 @@ The core knows that state has owners, not which. Tools that share state share an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -59,10 +59,24 @@ class Kept:
     reason: str
 
 
+@dataclass(frozen=True)
+class Restored:
+    """Something that a rewind brings back."""
+
+    target: str
+    change: str
+    """What becomes of it: ``create``, ``update`` or ``delete``."""
+    diff: str = ""
+    """From now to then, as a unified diff; empty where there are no lines to show."""
+
+
 class Owner:
     """State with one holder. Opened on first use, closed with its scope."""
 
     scope: ClassVar[Scope] = Scope.SESSION
+
+    follows: ClassVar[bool] = False
+    """State of the conversation and not of the world: when the conversation goes back, so does this."""
 
     dirty: bool = False
     """Set by the owner when `remember` would give something new; cleared when it was asked."""
@@ -89,8 +103,15 @@ class Owner:
         """A point to return to. None = cannot be rewound, and rewind says so."""
         return None
 
-    async def rewind(self, mark: Mark) -> list[Kept]:
-        """Go back to the mark; return what could not be restored."""
+    async def foresee(self, mark: Mark, *, force: bool = False) -> tuple[list[Restored], list[Kept]]:
+        """What `rewind` would bring back, and what not. Changes nothing."""
+        return [], []
+
+    async def rewind(self, mark: Mark, *, force: bool = False) -> list[Kept]:
+        """Go back to the mark; return what could not be restored.
+
+        What somebody else changed since is left alone and returned, unless ``force`` is set.
+        """
         return []
 
 
@@ -109,6 +130,8 @@ class Owners:
         self._open: dict[tuple[type[Owner], str], Owner] = {}
         self._locks: dict[tuple[type[Owner], str], anyio.Lock] = {}
         self._saved: dict[str, list[JSON]] = {}
+        self.opened: Callable[[str, Owner], Awaitable[None]] | None = None
+        """Told of every owner when it is opened, before anybody uses it."""
 
     async def get(self, owner: type[O], place: Place) -> O:
         """The owner of this type in the scope of ``place``; opened, and told its saved state, on first use."""
@@ -121,6 +144,8 @@ class Owners:
                     found = await owner.open(place)
                     for piece in self._saved.pop(_saved_key(owner, key[1]), ()):
                         found.recall(piece)
+                    if self.opened is not None:
+                        await self.opened(_saved_key(owner, key[1]), found)
                     self._open[key] = found
         return cast(O, found)
 
@@ -143,6 +168,20 @@ class Owners:
     def __iter__(self) -> Iterator[tuple[type[Owner], str, Owner]]:
         for (owner, agent), held in list(self._open.items()):
             yield owner, agent, held
+
+    def named(self) -> dict[str, Owner]:
+        """The open owners by the name that they have in transcripts."""
+        return {_saved_key(owner, agent): held for (owner, agent), held in self._open.items()}
+
+    async def reopen(self, names: Iterable[str], saved: Iterable[dict[str, JSON]]) -> None:
+        """Close these owners; whoever asks for one next gets it with the pieces in ``saved`` alone."""
+        wanted = set(names)
+        for (owner, agent), held in list(self._open.items()):
+            if _saved_key(owner, agent) in wanted:
+                del self._open[owner, agent]
+                await held.close()
+        for pieces in saved:
+            self.restore({name: piece for name, piece in pieces.items() if name in wanted})
 
     async def close(self, agent: str | None = None) -> None:
         """Close the owners of one agent, or all, newest first. One that fails does not stop the others."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -24,71 +25,10 @@ from pegboard import events
 from pegboard.call import Block, Call, Outcome, Status, json_safe
 from pegboard.errors import Locked, TranscriptError, Unreadable
 from pegboard.history import History, Slot, digest, repair, tombstone
+from pegboard.lines import FILE_NAME, FORMAT, LeftOut, encode, left_out, numbered, read
 from pegboard.provider import Answer, Message
 
-FORMAT = 1
-"""Version of the file format, in its first line."""
-
-FILE_NAME = "transcript.jsonl"
-
-_encoder = msgspec.json.Encoder(enc_hook=str)
-_decoder = msgspec.json.Decoder(events.Record)
-
-
-class _Tag(msgspec.Struct):
-    type: str
-
-
-_tag_decoder = msgspec.json.Decoder(_Tag)
-_TAGS = {kind.__struct_config__.tag for kind in get_args(events.Record)}
-
-
-def encode(record: events.Event) -> bytes:
-    """One line of the file, with its newline. Raises UnicodeEncodeError for what UTF-8 cannot carry."""
-    return _encoder.encode(record) + b"\n"
-
-
-def decode(line: bytes) -> events.Record | None:
-    """The record of one line; None for a record of a kind that this version does not know.
-
-    Raises msgspec.DecodeError for a line that is no record.
-    """
-    try:
-        record: events.Record = _decoder.decode(line)
-        return record
-    except msgspec.ValidationError:
-        if _tag_decoder.decode(line).type not in _TAGS:
-            return None
-        raise
-
-
-def read(path: Path, bad: list[int] | None = None) -> Iterator[events.Record]:
-    """The records of a file, one at a time. Numbers of unreadable lines (from 1) are added to ``bad``.
-
-    Takes a byte order mark, CRLF, NUL bytes, unknown kinds and a cut last line. Raises `Unreadable` when there is no
-    such file or it was written by a newer version.
-    """
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise Unreadable(f"Cannot read the session file {path}: {error.strerror or error}.") from None
-    with file:
-        for number, line in enumerate(file, 1):
-            text = line.strip(b"\0\r\n\t ").removeprefix(b"\xef\xbb\xbf")
-            if not text:
-                if b"\0" in line and bad is not None:
-                    bad.append(number)
-                continue
-            try:
-                record = decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                if bad is not None:
-                    bad.append(number)
-                continue
-            if isinstance(record, events.Started) and record.format > FORMAT:
-                raise Unreadable(f"{path} was written by a newer version (format {record.format}); update pegboard.")
-            if record is not None:
-                yield record
+__all__ = ["FILE_NAME", "FORMAT", "Transcript", "Turn", "encode", "read"]
 
 
 class Transcript:
@@ -105,6 +45,12 @@ class Transcript:
         """The directory that the session was last moved to; empty when it never was."""
         self.states: list[dict[str, Any]] = []
         """What the owners of a resumed session want to be told, piece by piece, oldest first."""
+        self.approved: list[str] = []
+        """Rules that a person's answers added for the session."""
+        self.using: events.Using | None = None
+        """The model and the agent of the last run."""
+        self.prompts = 0
+        """Number of the last prompt."""
         self.unsettled: dict[str, str] = {}
         """Remote targets whose state is not known -> the tool that touched them."""
         self.started: events.Started | None = None
@@ -134,14 +80,14 @@ class Transcript:
         return transcript
 
     @classmethod
-    def resume(cls, path: Path) -> Transcript:
-        """Open the file of an earlier session and close what it left open.
+    def resume(cls, path: Path, *, mend: bool = True) -> Transcript:
+        """Open the file of an earlier session and close what it left open; without ``mend`` in memory alone.
 
         Raises `Locked` while another process holds it, `Unreadable` when it is no session file.
         """
         transcript = cls.hold(path)
         try:
-            transcript._load()
+            transcript._load(mend)
         except BaseException:
             transcript.close()
             raise
@@ -227,6 +173,14 @@ class Transcript:
         self.append(events.Removed(digest=digest(block), note=note))
         return True
 
+    def rewind(self, record: events.Rewound) -> None:
+        """Write that the session went back, and read the conversation anew. Raises ValueError inside a turn."""
+        if self._history.in_turn:
+            raise ValueError("a turn is open")
+        self._write(record)
+        self.states, self.approved, self.unsettled, self._turn = [], [], {}, None
+        self._load()
+
     def close(self) -> None:
         """Release the file."""
         if self._handle >= 0:
@@ -238,20 +192,22 @@ class Transcript:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Locked(
-                f"Session {self.session} is in use by another process; end that one first, or start a new session."
+                f"Session {self.session} is in use by another process; end that one first, or add --fork to go on "
+                "in a copy."
             ) from None
 
-    def _load(self) -> None:
+    def _load(self, mend: bool = True) -> None:
         bad: list[int] = []
-        self._history, added = repair(self._noted(read(self.path, bad)))
+        self._history, added = repair(self._noted(numbered(self.path, bad), left_out(self.path)))
         if self.started is None and self._history.empty:
             raise Unreadable(f"{self.path} is not a session file.")
-        self._end_line()
+        if mend:
+            self._end_line()
         if bad:
             lines = ", ".join(map(str, bad[:20])) + (" ..." if len(bad) > 20 else "")
             count = "1 line" if len(bad) == 1 else f"{len(bad)} lines"
             self.notices.append(f"{count} of {self.path} could not be read and left out: {lines}.")
-        for record in added:
+        for record in added if mend else ():
             self._write(record)
         acted = [
             record.tool
@@ -261,24 +217,39 @@ class Transcript:
         if acted:
             self.notices.append(f"The last run ended while {', '.join(acted)} ran; effects may exist.")
 
-    def _noted(self, records: Iterable[events.Record]) -> Iterator[events.Record]:
-        """Pass the records on, and keep what a resumed session must know beside the conversation."""
-        for record in records:
-            if isinstance(record, events.Started):
-                self.started = self.started or record
-                self.session = self.started.session
-            elif isinstance(record, events.Mode):
-                self.mode = record.mode
-            elif isinstance(record, events.Moved):
-                self.cwd = record.cwd
-            elif isinstance(record, events.State):
-                self.states.append(record.owners)
-            elif isinstance(record, events.Settled):
-                self.unsettled.pop(record.target, None)
-            elif isinstance(record, events.Result) and record.outcome == "unknown":
-                open_remote = [item for item in record.effects if item.kind == "remote" and item.state == "open"]
-                self.unsettled.update((effect.target, record.tool) for effect in open_remote)
-            yield record
+    def _noted(self, records: Iterable[tuple[int, events.Record]], gone: Sequence[LeftOut]) -> Iterator[events.Record]:
+        """Pass on what the conversation is made of, and keep what a resumed session must know beside it."""
+        left = deque(gone)
+        for number, record in records:
+            while left and left[0].last < number:
+                left.popleft()
+            span = left[0] if left and left[0].first <= number else None
+            self._note(record, span)
+            if span is None:
+                yield record
+
+    def _note(self, record: events.Record, span: LeftOut | None) -> None:
+        if isinstance(record, events.Started):
+            self.started = self.started or record
+            self.session = self.started.session
+        elif isinstance(record, events.Mode):
+            self.mode = record.mode
+        elif isinstance(record, events.Moved):
+            self.cwd = record.cwd
+        elif isinstance(record, events.Using):
+            self.using = record
+        elif isinstance(record, events.UserText | events.Marked):
+            self.prompts = max(self.prompts, record.prompt)
+        elif isinstance(record, events.Approved) and span is None:
+            self.approved += record.rules
+        elif isinstance(record, events.State):
+            forgotten = span.forgotten if span else ()
+            self.states.append({name: piece for name, piece in record.owners.items() if name not in forgotten})
+        elif isinstance(record, events.Settled):
+            self.unsettled.pop(record.target, None)
+        elif isinstance(record, events.Result) and record.outcome == "unknown":
+            open_remote = [item for item in record.effects if item.kind == "remote" and item.state == "open"]
+            self.unsettled.update((effect.target, record.tool) for effect in open_remote)
 
     def _end_line(self) -> None:
         size = os.fstat(self._handle).st_size

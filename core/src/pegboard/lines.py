@@ -1,0 +1,135 @@
+"""The lines of a session file: from record to bytes and back, and which of them a rewind took out of the conversation.
+
+Apart from `transcript`, because listings, ledgers and exports read a file that somebody else may hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+import msgspec
+
+from pegboard import events
+from pegboard.errors import Unreadable
+
+FORMAT = 1
+"""Version of the file format, in its first line."""
+
+FILE_NAME = "transcript.jsonl"
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_decoder = msgspec.json.Decoder(events.Record)
+
+
+class _Tag(msgspec.Struct):
+    type: str
+
+
+_tag_decoder = msgspec.json.Decoder(_Tag)
+_TAGS = {kind.__struct_config__.tag for kind in get_args(events.Record)}
+_UNREADABLE = b"\0"
+
+
+def encode(record: events.Event) -> bytes:
+    """One line of the file, with its newline. Raises UnicodeEncodeError for what UTF-8 cannot carry."""
+    return _encoder.encode(record) + b"\n"
+
+
+def decode(line: bytes) -> events.Record | None:
+    """The record of one line; None for a record of a kind that this version does not know.
+
+    Raises msgspec.DecodeError for a line that is no record.
+    """
+    try:
+        record: events.Record = _decoder.decode(line)
+        return record
+    except msgspec.ValidationError:
+        if _tag_decoder.decode(line).type not in _TAGS:
+            return None
+        raise
+
+
+def read(path: Path, bad: list[int] | None = None) -> Iterator[events.Record]:
+    """The records of a file, one at a time. Numbers of unreadable lines (from 1) are added to ``bad``.
+
+    Takes a byte order mark, CRLF, NUL bytes, unknown kinds and a cut last line. Raises `Unreadable` when there is no
+    such file or it was written by a newer version.
+    """
+    return (record for _, record in numbered(path, bad))
+
+
+def numbered(path: Path, bad: list[int] | None = None) -> Iterator[tuple[int, events.Record]]:
+    """The records as `read` gives them, each with the number of its line."""
+    for number, text in lines(path):
+        try:
+            record = decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if bad is not None:
+                bad.append(number)
+            continue
+        if isinstance(record, events.Started) and record.format > FORMAT:
+            raise Unreadable(f"{path} was written by a newer version (format {record.format}); update pegboard.")
+        if record is not None:
+            yield number, record
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not blank, numbered from 1, without what crashes and editors put around them.
+
+    A line of NUL bytes alone is one NUL byte. Raises `Unreadable`.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise Unreadable(f"Cannot read the session file {path}: {error.strerror or error}.") from None
+    with file:
+        for number, line in enumerate(file, 1):
+            text = line.strip(b"\0\r\n\t ").removeprefix(b"\xef\xbb\xbf")
+            if text or b"\0" in line:
+                yield number, text or _UNREADABLE
+
+
+class LeftOut(NamedTuple):
+    """Lines that are no part of the conversation any more, and owners whose state of that time does not count."""
+
+    first: int
+    last: int
+    forgotten: frozenset[str]
+
+
+def left_out(path: Path) -> list[LeftOut]:
+    """What rewinds took out of the conversation, in file order. Nothing is decoded in a file without a rewind."""
+    if not any(_is(line, b"rewound") for _, line in lines(path)):
+        return []
+    begins: dict[int, int] = {}
+    found: list[LeftOut] = []
+    before: list[tuple[dict[int, int], list[LeftOut]]] = []
+    for number, line in lines(path):
+        record = _record(line) if _is(line, b"user") or _is(line, b"rewound") else None
+        if isinstance(record, events.UserText) and record.prompt:
+            begins[record.prompt] = number
+        elif isinstance(record, events.Rewound) and record.undo:
+            old, found = before.pop() if before else ({}, found)
+            begins = {**old, **begins}
+        elif isinstance(record, events.Rewound):
+            before.append((dict(begins), found))
+            first = begins.get(record.prompt, 0)
+            if record.conversation and first:
+                inside = [span.forgotten for span in found if span.first >= first]
+                span = LeftOut(first, number, frozenset(record.forgotten).union(*inside))
+                found = [*(span for span in found if span.first < first), span]
+                begins = {prompt: at for prompt, at in begins.items() if prompt < record.prompt}
+    return found
+
+
+def _is(line: bytes, tag: bytes) -> bool:
+    return line.startswith(b'{"type":"' + tag + b'"')
+
+
+def _record(line: bytes) -> events.Record | None:
+    try:
+        return decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
