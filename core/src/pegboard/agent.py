@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pegboard import context, events
 from pegboard.answers import ask
 from pegboard.call import Outcome, Status
