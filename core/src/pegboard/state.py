@@ -89,6 +89,9 @@ class Owner:
     async def close(self) -> None:
         """Release processes, handles and locks."""
 
+    async def linger(self) -> None:
+        """The final result of a headless run is out: wait as long as work that still goes on deserves."""
+
     def remember(self) -> JSON | None:
         """What changed since the last call, for the transcript; None = nothing new.
 
@@ -182,6 +185,11 @@ class Owners:
                 await held.close()
         for pieces in saved:
             self.restore({name: piece for name, piece in pieces.items() if name in wanted})
+
+    async def linger(self) -> None:
+        """Let every open owner wait for its work."""
+        for _, _, held in self:
+            await held.linger()
 
     async def close(self, agent: str | None = None) -> None:
         """Close the owners of one agent, or all, newest first. One that fails does not stop the others."""

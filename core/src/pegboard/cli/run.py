@@ -99,6 +99,8 @@ async def _run(
                 await host.begin(session, name)
                 run = await agent.run(text, opening=await _opening(session, bool(resume or latest)))
                 await host.finish(run, agent.spending)
+                with session.abortable():
+                    await session.owners.linger()
             except PegError as error:
                 failed = error
             tasks.cancel_scope.cancel()
