@@ -142,6 +142,79 @@ async def test_store_is_for_its_owner_only(room):
         assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
+async def test_a_mark_that_is_older_than_what_is_kept_restores_nothing(room):
+    async with room.bench:
+        history = await room.history()
+        (room.folder / "a").write_text("0")
+        oldest = await history.mark()
+        await change(room, "a", b"1")
+        for number in range(SPANS + 1):
+            await history.mark()
+            await change(room, "a", str(number + 2).encode())
+        again = FileHistory(room.bench.session.directory / "checkpoints")
+        for kept in (await history.rewind(oldest), await again.rewind(oldest), (await again.foresee(oldest))[1]):
+            assert [item.target for item in kept] == ["files"] and f"the {SPANS} newest" in kept[0].reason
+        assert (room.folder / "a").read_text() == str(SPANS + 2)
+
+
+async def test_a_preview_shows_lines_and_changes_nothing(room):
+    async with room.bench:
+        (room.folder / "a").write_text("one\ntwo\n")
+        (room.folder / "b").write_bytes(b"\0\1")
+        history = await room.history()
+        mark = await history.mark()
+        await change(room, "a", b"one\n2\n")
+        await change(room, "b", b"\0\2")
+        await change(room, "c", b"new\n")
+        restored, kept = await history.foresee(mark)
+        assert [(os.path.basename(item.target), item.change) for item in restored] == [
+            ("a", "update"),
+            ("b", "update"),
+            ("c", "delete"),
+        ]
+        assert restored[0].diff == "@@ -1,2 +1,2 @@\n one\n-2\n+two" and restored[1].diff == "" and kept == []
+        assert restored[2].diff == "@@ -1,1 +0,0 @@\n-new"
+        assert (room.folder / "a").read_text() == "one\n2\n" and (room.folder / "c").exists()
+        assert await history.rewind(mark) == [] and await history.foresee(mark) == ([], [])
+
+
+async def test_force_goes_over_what_somebody_else_made_of_it(room):
+    async with room.bench:
+        for name in ("a", "b"):
+            (room.folder / name).write_text("old")
+        history = await room.history()
+        mark = await history.mark()
+        await change(room, "a", b"new")
+        await change(room, "b", b"new")
+        (room.folder / "a").write_text("by hand")
+        (room.folder / "b").unlink()
+        assert [item.change for item in (await history.foresee(mark, force=True))[0]] == ["update", "create"]
+        assert await history.rewind(mark, force=True) == []
+        assert (room.folder / "a").read_text() == "old" == (room.folder / "b").read_text()
+        assert await history.rewind(history.undo) == []
+        assert (room.folder / "a").read_text() == "by hand" and not (room.folder / "b").exists()
+
+
+async def test_a_torn_index_and_a_torn_content_lose_nothing_else(room):
+    async with room.bench:
+        (room.folder / "a").write_text("old")
+        history = await room.history()
+        mark = await history.mark()
+        await change(room, "a", b"new")
+        folder = room.bench.session.directory / "checkpoints"
+        with (folder / "index.jsonl").open("ab") as index:
+            index.write(b'{"span":1,"pa')
+        await change(room, "b", b"made")
+        again = FileHistory(folder)
+        assert {os.path.basename(item.target) for item in (await again.foresee(mark))[0]} == {"a", "b"}
+        (folder / disk.digest_of(b"old")).write_bytes(b"ol")
+        assert [item.reason for item in await again.rewind(mark)] == ["the content before is not kept any more"]
+        await history.mark()
+        (room.folder / "a").write_text("old")
+        await change(room, "a", b"newer")
+        assert history.kept(disk.digest_of(b"old")) == b"old"
+
+
 class Server:
     def __init__(self):
         self.heard = []

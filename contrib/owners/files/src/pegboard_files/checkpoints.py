@@ -46,12 +46,20 @@ class Span(msgspec.Struct, kw_only=True):
     touched: dict[str, Touch] = {}
 
 
+class Floor(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """First line of an index that was shortened: older spans are gone, so nothing before can be restored."""
+
+    floor: int
+
+
 class Checkpoints:
     """The folder ``checkpoints/`` of one session: ``index.jsonl`` and one file for each content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.spans: list[Span] = []
+        self.floor = 0
+        """Id of the oldest span of which everything is kept."""
         self._load()
 
     @property
@@ -102,8 +110,9 @@ class Checkpoints:
 
     def _store(self, digest: str, raw: bytes) -> None:
         path = self.path_of(digest)
-        if path.exists():
-            return
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size == len(raw):
+                return
         self._make()
         part = self.folder / f".{digest}.{os.getpid()}.part"
         try:
@@ -116,9 +125,11 @@ class Checkpoints:
 
     def _append(self, touch: Touch) -> None:
         self._make()
-        handle = os.open(self._index, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        handle = os.open(self._index, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            line = msgspec.json.encode(touch) + b"\n"
+            size = os.fstat(handle).st_size
+            torn = size and os.pread(handle, 1, size - 1) != b"\n"
+            line = (b"\n" if torn else b"") + msgspec.json.encode(touch) + b"\n"
             if os.write(handle, line) != len(line):
                 raise OSError("the index of the checkpoints could not be written whole")
         finally:
@@ -139,6 +150,9 @@ class Checkpoints:
         spans: dict[int, Span] = {}
         for line in lines:
             with contextlib.suppress(msgspec.DecodeError):
+                if line.startswith(b'{"floor"'):
+                    self.floor = msgspec.json.decode(line, type=Floor).floor
+                    continue
                 touch = msgspec.json.decode(line, type=Touch)
                 span = spans.setdefault(touch.span, Span(id=touch.span))
                 span.touched[touch.path] = touch
@@ -146,12 +160,14 @@ class Checkpoints:
 
     def _prune(self) -> None:
         self.spans = self.spans[-SPANS:]
+        self.floor = self.spans[0].id
         needed = {touch.before for span in self.spans for touch in span.touched.values()}
         with contextlib.suppress(OSError):
             for path in self.folder.iterdir():
                 if path.name != self._index.name and path.name not in needed:
                     path.unlink()
-            lines = [msgspec.json.encode(touch) for span in self.spans for touch in span.touched.values()]
+            lines = [msgspec.json.encode(Floor(floor=self.floor))]
+            lines += [msgspec.json.encode(touch) for span in self.spans for touch in span.touched.values()]
             part = self.folder / ".index.part"
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.writelines(line + b"\n" for line in lines)

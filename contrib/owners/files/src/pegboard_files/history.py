@@ -17,12 +17,11 @@ from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
-from pegboard.call import Ledger
-from pegboard.errors import Code, Refusal
-from pegboard.state import Kept, Mark, Owner, Place, Scope
+from pegboard.errors import Refusal
+from pegboard.state import Kept, Mark, Owner, Place, Restored, Scope
 
-from pegboard_files import disk, inplace, writer
-from pegboard_files.checkpoints import Checkpoints, Touch
+from pegboard_files import disk, inplace, wayback, writer
+from pegboard_files.checkpoints import SPANS, Checkpoints, Touch
 from pegboard_files.disk import Content, digest_of
 from pegboard_files.hooks import FileChange, add_specs
 from pegboard_files.text import Text
@@ -152,56 +151,62 @@ class FileHistory(Owner):
         """Begin a span of work. Called before each user prompt; the 100 newest spans are kept."""
         return Mark(self._store.begin().id)
 
-    async def rewind(self, mark: Mark) -> list[Kept]:
+    async def foresee(self, mark: Mark, *, force: bool = False) -> tuple[list[Restored], list[Kept]]:
+        """What `rewind` would do to each file, with the lines that change."""
+        restored, kept = [], self._lost(mark)
+        for path, touches in self._since(mark).items():
+            way = await anyio.to_thread.run_sync(wayback.find, self._store, touches, force)
+            if isinstance(way, wayback.Way):
+                restored.append(await anyio.to_thread.run_sync(way.shown))
+            elif way:
+                kept.append(Kept(path, way))
+        return restored, kept
+
+    async def rewind(self, mark: Mark, *, force: bool = False) -> list[Kept]:
         """Give every file that was changed since the mark the content it had then.
 
         Left alone and returned: files reached through a symbolic link, files with several names, files that
-        somebody else changed since, files of subagents. The rewind can be taken back through `undo`.
+        somebody else changed since (unless ``force`` is set), files of subagents. The rewind can be taken back
+        through `undo`.
         """
-        since = [span for span in self._store.spans if span.id >= int(mark.value)]
-        first: dict[str, Touch] = {}
-        last: dict[str, Touch] = {}
-        for span in since:
-            for path, touch in span.touched.items():
-                first.setdefault(path, touch)
-                last[path] = touch
+        since, kept = self._since(mark), self._lost(mark)
         self.undo = Mark(self._store.begin().id)
-        kept = []
-        for path in sorted(first):
-            touches = [span.touched[path] for span in since if path in span.touched]
+        for path, touches in since.items():
             async with self.lock(path):
-                reason = _left_alone(touches) or await self._restore(first[path], last[path])
+                way = await anyio.to_thread.run_sync(wayback.find, self._store, touches, force)
+                reason = await self._go(way) if isinstance(way, wayback.Way) else way
             if reason:
                 kept.append(Kept(path, reason))
         return kept
 
-    async def _restore(self, first: Touch, last: Touch) -> str:
+    def _since(self, mark: Mark) -> dict[str, list[Touch]]:
+        """What was done to each file since a mark, oldest first; nothing for a mark whose contents are gone."""
+        found: dict[str, list[Touch]] = {}
+        for span in self._store.spans if not self._lost(mark) else ():
+            if span.id >= int(mark.value):
+                for path, touch in span.touched.items():
+                    found.setdefault(path, []).append(touch)
+        return dict(sorted(found.items()))
+
+    def _lost(self, mark: Mark) -> list[Kept]:
+        """Why nothing can be restored, when the mark is older than what is kept."""
+        if int(mark.value) >= self._store.floor:
+            return []
+        return [Kept("files", f"only the {SPANS} newest checkpoints are kept, and this one is older")]
+
+    async def _go(self, way: wayback.Way) -> str:
         """Restore one file; the reason why not, or nothing."""
-        path = first.path
-        try:
-            now = await anyio.to_thread.run_sync(_content_now, path)
-        except Refusal as refusal:
-            return f"cannot be read: {refusal.text}"
+        path, now = way.first.path, way.now
         digest = now.digest if now else None
-        if digest == first.before:
-            return ""
-        if digest != last.after:
-            return "changed since by something else" if now else "removed since by something else"
-        if now is not None and now.stat.st_nlink > 1:
-            return "a hard link"
-        before = self._store.content(first.before) if first.before else None
-        if first.before and before is None:
-            return "the content before is not kept any more"
-        touch = Touch(span=0, path=path, before=digest, after=first.before, mode=_mode(now, first))
+        touch = Touch(span=0, path=path, before=digest, after=way.first.before, mode=way.mode)
         try:
             self._store.keep(touch, now.raw if now else None)
-            await _put_back(path, first, now, before)
+            await way.go()
         except Refusal as refusal:
             return refusal.text
         except OSError as error:
             return f"the state to come back to could not be kept: {error.strerror or error}"
-        kind = "delete" if before is None else "create" if now is None else "update"
-        await self._tell(FileChange(path, kind, before, first.before), None)
+        await self._tell(FileChange(path, way.change, way.before, way.first.before), None)
         return ""
 
 
@@ -211,38 +216,3 @@ def _effects(ctx: Context) -> writer.Effects:
 
 def _content(data: bytes, status: os.stat_result) -> Content:
     return Content(data, status, digest_of(data))
-
-
-def _mode(now: Content | None, first: Touch) -> int:
-    return stat.S_IMODE(now.stat.st_mode) if now else first.mode
-
-
-def _left_alone(touches: list[Touch]) -> str:
-    """Why a file is not restored, from what is known of its changes."""
-    if any(touch.link for touch in touches) or os.path.islink(touches[0].path):
-        return "a symbolic link"
-    if any(touch.names > 1 for touch in touches):
-        return "a hard link"
-    other = next((touch.agent for touch in touches if touch.agent != "main"), None)
-    return f"changed by the subagent {other}" if other else ""
-
-
-def _content_now(path: str) -> Content | None:
-    try:
-        return disk.read_content(path, path)
-    except FileNotFoundError:
-        return None
-
-
-async def _put_back(path: str, first: Touch, now: Content | None, before: bytes | None) -> None:
-    def effects(real: str) -> Any:
-        return Ledger().effect("file", real)
-
-    if before is None:
-        if now is None:
-            raise Refusal(Code.STALE, "it was removed meanwhile")
-        await writer.remove(path, now.digest, path, effects)
-    elif now is None:
-        await writer.create(path, before, path, effects, first.mode)
-    else:
-        await writer.replace(path, before, now.digest, path, effects)

@@ -6,11 +6,13 @@ The table outlives the text that was shown: clearing a result from the context c
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from pegboard.errors import Refusal
 from pegboard.state import JSON, Owner, Scope
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class FileViews(Owner):
     """The read table of one agent, by real path."""
 
     scope = Scope.AGENT
+    follows = True
 
     def __init__(self) -> None:
         self._views: OrderedDict[str, View] = OrderedDict()
@@ -66,6 +69,7 @@ class FileViews(Owner):
         self._kept_size = 0
         self._failed: OrderedDict[tuple[str, ...], str] = OrderedDict()
         self._news: set[str] = set()
+        self._drifts: dict[str, tuple[int, int]] = {}
 
     def get(self, real: str) -> View | None:
         """The entry of a real path, if there is one."""
@@ -138,6 +142,32 @@ class FileViews(Owner):
     def kept(self, digest: str) -> bytes | None:
         """The content of this digest, if it is still kept."""
         return self._kept.get(digest)
+
+    def drifted(self) -> list[tuple[str, str]]:
+        """The files whose content is not the one that was seen: (real path, ``changed`` or ``removed``).
+
+        Each state of a file is reported once. Blocking: looks at every file of the table, reads those that were
+        written to. Their entries stay; the gate before a change finds them stale.
+        """
+        return [(real, what) for real, view in list(self._views.items()) if (what := self._drift(real, view))]
+
+    def _drift(self, real: str, view: View) -> str:
+        from pegboard_files.disk import read_content
+
+        try:
+            status = os.stat(real)
+            now = (status.st_mtime_ns, status.st_size)
+            if now == (view.mtime_ns, view.size) or self._drifts.get(real) == now:
+                return ""
+            self._drifts[real] = now
+            if now[1] == view.size and view.digest:
+                return "" if read_content(real, real).digest == view.digest else "changed"
+            return "changed"
+        except FileNotFoundError:
+            gone, self._drifts[real] = self._drifts.get(real) == (0, -1), (0, -1)
+            return "" if gone else "removed"
+        except (OSError, Refusal):
+            return ""
 
     def forget(self, real: str) -> None:
         """Drop the entry of a file."""
