@@ -18,8 +18,8 @@ from pegboard.provider import Answer, Message, Request
 from pegboard.testing.messages import MessagesService
 from pegboard.testing.providers import ProviderBench, Sleep
 from pegboard.testing.providers_bench import Naps, ask, text
-from pegboard_anthropic.certificates import contexts, is_hashed
 from pegboard_anthropic.provider import Anthropic
+from pegboard_http.certificates import contexts, is_hashed
 
 HELLO = [text("hello")]
 

@@ -1,4 +1,4 @@
-"""The parts of the provider without a network: events, answers, bodies, addresses, waits, the data beside the code."""
+"""The parts of the provider without a network: answers, bodies, the data beside the code."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ import pytest
 from anthropic.types import message_count_tokens_params, message_create_params
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pegboard.errors import UsageError
 from pegboard.provider import Message, Request, ToolSpec
 from pegboard.testing.messages import problems
 from pegboard.testing.messages_events import answer_blocks, encode_event, message_of, stream_of
 from pegboard_anthropic.abilities import _table, abilities_of
-from pegboard_anthropic.access import custom_headers
-from pegboard_anthropic.address import excepted, parse_address, proxy_for
 from pegboard_anthropic.answer import Assembly
 from pegboard_anthropic.body import Bodies
-from pegboard_anthropic.failure import wait_asked_for
-from pegboard_anthropic.retry import LONGEST, PATIENCE, Schedule
-from pegboard_anthropic.sse import EventReader
+from pegboard_http.sse import EventReader
 from pydantic import TypeAdapter
 
 quick = settings(max_examples=60, deadline=None)
@@ -60,24 +55,6 @@ def test_answer_is_the_message_whatever_the_pieces(
     assert assembly.answer is not None
     assert assembly.answer.content == made
     assert assembly.answer.stop_reason == message["stop_reason"]
-
-
-@pytest.mark.parametrize(
-    ("chunks", "events"),
-    [
-        ([b"data: a\n\n"], [b"a"]),
-        ([b"\xef\xbb", b"\xbfdata: a\n\n"], [b"a"]),
-        ([b"data:a\ndata: b\n\n"], [b"a\nb"]),
-        ([b"data: a\r", b"\n\r", b"\ndata: b\n\n"], [b"a", b"b"]),
-        ([b"event: x\nid: 1\nretry: 5\n: note\n\n"], []),
-        ([b"data\n\n"], [b""]),
-        ([b"data:  two spaces\n\n"], [b" two spaces"]),
-        ([b"data: never finished\n"], []),
-    ],
-)
-def test_events_from_bytes(chunks: list[bytes], events: list[bytes]) -> None:
-    reader = EventReader()
-    assert [event for chunk in chunks for event in reader.feed(chunk)] == events
 
 
 def conversation(turns: int, calls: int = 1) -> list[Message]:
@@ -190,86 +167,6 @@ def test_bodies_fit_the_official_types(name: str) -> None:
     assert problems(count, counting=True) == []
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("https://api.anthropic.com", ("https", "api.anthropic.com", 443, "", "api.anthropic.com")),
-        ("https://h:8443/", ("https", "h", 8443, "", "h:8443")),
-        ("http://127.0.0.1:80/a/b/v1/", ("http", "127.0.0.1", 80, "/a/b", "127.0.0.1")),
-        ("http://[::1]:9", ("http", "::1", 9, "", "[::1]:9")),
-        ("http://b\u00fccher.example", ("http", "xn--bcher-kva.example", 80, "", "xn--bcher-kva.example")),
-    ],
-)
-def test_addresses(url: str, expected: tuple[str, str, int, str, str]) -> None:
-    found = parse_address(url)
-    assert (found.scheme, found.host, found.port, found.prefix, found.host_header) == expected
-
-
-@pytest.mark.parametrize("url", ["ftp://h", "https://", "http://h:99999", "socks5://h:1", "http://[::1"])
-def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(UsageError, match=r"provider\.base_url"):
-        parse_address(url)
-
-
-@pytest.mark.parametrize(
-    ("entry", "covered"),
-    [
-        ("*", True),
-        ("example.com", True),
-        (".example.com", True),
-        ("*.example.com", True),
-        ("API.example.com:443", True),
-        ("api.example.com:80", False),
-        ("ample.com", False),
-        ("other, example.com", True),
-        ("10.0.0.0/8", False),
-        ("", False),
-    ],
-)
-def test_no_proxy(entry: str, covered: bool) -> None:
-    assert excepted(parse_address("https://api.example.com"), entry) is covered
-
-
-def test_proxy_variables() -> None:
-    target = parse_address("https://api.example.com")
-    lower = {"https_proxy": "http://a:1", "HTTPS_PROXY": "http://b:2", "HTTP_PROXY": "http://c:3"}
-    assert proxy_for(target, lower) == parse_address("http://a:1")
-    assert proxy_for(target, {"ALL_PROXY": "http://u:p@d:4"}) == parse_address("http://u:p@d:4")
-    assert proxy_for(target, {"HTTP_PROXY": "http://c:3"}) is None
-    with pytest.raises(UsageError, match="all_proxy"):
-        proxy_for(target, {"all_proxy": "socks5://e:5"})
-
-
-def test_custom_headers() -> None:
-    assert custom_headers("A: b: c\n\n X-Y :z ") == {"a": "b: c", "x-y": "z"}
-    with pytest.raises(UsageError, match="ANTHROPIC_CUSTOM_HEADERS"):
-        custom_headers("no colon")
-
-
-def test_waits() -> None:
-    schedule = Schedule(chance=lambda: 0.0)
-    waits = [schedule.wait(failed, None) for failed in range(1, 11)]
-    assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0, 32.0, None]
-    assert Schedule(chance=lambda: 1.0).wait(1, None) == 0.375
-    assert schedule.wait(1, 7.0) == 7.0 > 0 and LONGEST < 60.0 == schedule.wait(1, 60.0)
-    assert schedule.wait(1, PATIENCE + 1) is None
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "2"}, 2.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
-        ({"retry-after": "soon"}, None),
-        ({}, None),
-    ],
-)
-def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    assert wait_asked_for(headers) == seconds
-
-
 def test_abilities() -> None:
     opus = abilities_of("claude-opus-5-5-20261001")
     assert (opus.window, opus.max_output, opus.thinking) == (1_000_000, 128_000, True)
@@ -329,3 +226,14 @@ def test_references_only_where_the_service_knows_them() -> None:
     able = {name: abilities_of(name).tool_references for name in ("claude-opus-4-1", "claude-sonnet-4-20250514")}
     assert not any(able.values()) and not abilities_of("mystery-1").tool_references
     assert all(abilities_of(f"claude-{name}").tool_references for name in ("opus-5-5", "sonnet-4-5", "haiku-4-5"))
+
+
+def test_thinking_that_nobody_signed_is_left_out() -> None:
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": ""}
+    call = {"type": "tool_use", "id": "a", "name": "Read", "input": {}}
+    done = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+    messages = [*conversation(0), Message("assistant", [thinking, call]), Message("user", [done])]
+    messages += [Message("assistant", [thinking]), *conversation(0)]
+    sent = json.loads(Bodies().message(request(messages)))
+    assert problems(sent) == []
+    assert [block["type"] for block in sent["messages"][1]["content"]] == ["tool_use"]

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 from pegboard.call import Block
 from pegboard.provider import Answer, BlockDone, Part, TextDelta, ThinkingDelta, Usage
+from pegboard_http.failure import broken_line
 
-from pegboard_anthropic.failure import broken_line, from_event
+from pegboard_anthropic.failure import from_event
 
 _CUTTING = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Stop reasons that can end a message inside a block."""

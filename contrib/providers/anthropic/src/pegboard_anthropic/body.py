@@ -1,27 +1,26 @@
-"""Request bodies from encodings that are kept, so that a turn costs the same however long the conversation is.
+"""Request bodies from encodings that are kept, and the cache breakpoints in them.
 
-Messages never change once made, so each is encoded once; a request joins what is there with what is new. Cache
-breakpoints: the end of the system prompt (tools come before it), and the end of the request through the top-level
+The breakpoints: the end of the system prompt (tools come before it), and the end of the request through the top-level
 ``cache_control``, which the service moves along by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
 from typing import Any
 
 import msgspec
 from pegboard.call import Block, json_safe
 from pegboard.provider import Message, Request, ToolSpec
+from pegboard_http.kept import Kept, Shelf
 
 MARK = {"type": "ephemeral"}
 BREAKPOINTS = 4
 """[A] Most cache breakpoints of one request."""
 LOOKBACK = 18
 """[A] The service looks back 20 blocks from a breakpoint for an older entry; two are kept in reserve."""
-KEPT = 8
-"""Conversations whose encodings are kept at once; one more only costs encoding again."""
+EMPTY = "(no text)"
+"""Stands for an answer of which nothing can be sent back."""
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -29,12 +28,12 @@ class Bodies:
     """Makes the bodies of all requests of one provider."""
 
     def __init__(self) -> None:
-        self._conversations: list[_Conversation] = []
+        self._conversations = Shelf(_Conversation)
         self._tools: dict[int, tuple[ToolSpec, bytes]] = {}
 
     def message(self, request: Request) -> bytes:
         """The body of a streamed message request."""
-        conversation = self._conversation(request.messages)
+        conversation = self._conversations.take(request.messages)
         system, marks = _system(request.system, conversation.marks)
         head: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens, "stream": True}
         head.update({key: value for key, value in request.extra.items() if value is not None})
@@ -46,7 +45,7 @@ class Bodies:
 
     def count(self, request: Request) -> bytes:
         """The body for the count endpoint: the same prompt, nothing about the answer."""
-        conversation = self._conversation(request.messages)
+        conversation = self._conversations.take(request.messages)
         return self._joined(request, {"model": request.model}, request.system, [conversation.buffer])
 
     def _joined(
@@ -71,26 +70,12 @@ class Bodies:
         }
         return [encoded for _, encoded in self._tools.values()]
 
-    def _conversation(self, messages: Sequence[Message]) -> _Conversation:
-        """The kept conversation that these messages go on with, brought up to date; the most recent one is last."""
-        found = max(self._conversations, key=lambda kept: kept.shared(messages), default=None)
-        if found is None or not found.shared(messages):
-            found = _Conversation()
-        else:
-            self._conversations.remove(found)
-        self._conversations.append(found)
-        del self._conversations[:-KEPT]
-        found.follow(messages)
-        return found
 
-
-class _Conversation:
-    """The joined encodings of a growing list of messages."""
+class _Conversation(Kept):
+    """A conversation that also knows where its breakpoints are."""
 
     def __init__(self) -> None:
-        self.buffer = bytearray()
-        self._messages: list[Message] = []
-        self._ends: list[int] = []
+        super().__init__(_encode_message)
         self._blocks: list[int] = []
         self._marks: list[int] = []
         self._sent = 0
@@ -101,44 +86,27 @@ class _Conversation:
         """Cache breakpoints that the messages bring along."""
         return sum(self._marks)
 
-    def shared(self, messages: Sequence[Message]) -> int:
-        """How many messages at the start are the very same objects."""
-        ours = self._messages
-        if not ours or not messages or ours[0] is not messages[0]:
-            return 0
-        shortest = min(len(ours), len(messages))
-        if all(map(is_, ours, messages)):
-            return shortest
-        return next(index for index in range(shortest) if ours[index] is not messages[index])
-
-    def follow(self, messages: Sequence[Message]) -> None:
-        """Drop what is no longer part of the conversation and encode what is new."""
-        same = self.shared(messages)
-        if same < len(self._messages):
-            del self._messages[same:], self._ends[same:], self._blocks[same:], self._marks[same:]
-            del self.buffer[self._ends[-1] if self._ends else 0 :]
+    def follow(self, messages: Sequence[Message]) -> int:
+        """As `Kept.follow`; also counts the blocks and the breakpoints of what is new."""
+        same = super().follow(messages)
+        if same < len(self._blocks):
+            del self._blocks[same:], self._marks[same:]
             self._sent = min(self._sent, same)
-        for message in messages[same:] if same else messages:
-            encoded = _encode_message(message)
-            if self.buffer:
-                self.buffer += b","
-            self.buffer += encoded
-            self._messages.append(message)
-            self._ends.append(len(self.buffer))
-            self._blocks.append(len(message.content))
-            self._marks.append(encoded.count(b'"cache_control":{'))
+        for index in range(same, len(self.messages)):
+            self._blocks.append(len(self.messages[index].content))
+            self._marks.append(self.buffer.count(b'"cache_control":{', self.start(index), self.ends[index]))
+        return same
 
     def encoded(self, may_mark: bool) -> list[bytes | bytearray]:
         """The messages, in pieces to be joined.
 
         Where too much is new for the service to find its last cache entry, the message at its end is marked.
         """
-        last, self._sent = self._sent - 1, len(self._messages)
+        last, self._sent = self._sent - 1, len(self.messages)
         if not may_mark or last < 0 or sum(self._blocks[last + 1 :]) <= LOOKBACK:
             return [self.buffer]
-        marked = _marked(self._messages[last])
-        start = self._ends[last - 1] + 1 if last else 0
-        return [self.buffer[:start], _encode_message(marked), self.buffer[self._ends[last] :]]
+        marked = _marked(self.messages[last])
+        return [self.buffer[: self.start(last)], _encode_message(marked), self.buffer[self.ends[last] :]]
 
 
 def _marked(message: Message) -> Message:
@@ -157,10 +125,18 @@ def _system(system: list[Block], marks: int) -> tuple[list[Block], int]:
 
 
 def _encode_message(message: Message) -> bytes:
+    """The bytes of a message, without thinking that another service's model left unsigned: this one refuses it."""
+    if message.role == "assistant" and any(_unsigned(block) for block in message.content):
+        signed = [block for block in message.content if not _unsigned(block)]
+        message = Message(message.role, signed or [{"type": "text", "text": EMPTY}])
     try:
         return message.encoded()
     except UnicodeEncodeError:
         return Message(message.role, json_safe(message.content)).encoded()
+
+
+def _unsigned(block: Block) -> bool:
+    return block["type"] == "thinking" and not block.get("signature")
 
 
 def _encode(value: Any) -> bytes:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pegboard.provider import Abilities, Part, Request, Retrying
+from pegboard.provider import Abilities, Part, Request
+from pegboard_http.failure import broken_line
+from pegboard_http.retry import Schedule, Tries
 
 from pegboard_anthropic.answer import Assembly
 from pegboard_anthropic.body import Bodies
-from pegboard_anthropic.failure import Failure, broken_line, no_key
-from pegboard_anthropic.retry import Schedule
+from pegboard_anthropic.failure import no_key
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from pegboard_http.reach import SettingValues
 
 
 class Transport(Protocol):
@@ -40,56 +42,30 @@ class Transport(Protocol):
         ...
 
 
-class SettingValues(Protocol):
-    """Where settings come from."""
-
-    def value(self, key: str) -> Any:
-        """The effective value of a key."""
-        ...
-
-
 class Anthropic:
-    """A `Provider` for the Anthropic Messages API. ``sleep`` waits between tries; tests replace it."""
+    """A `Provider` for the Anthropic Messages API."""
 
     name = "anthropic"
 
-    def __init__(
-        self,
-        connect: Callable[[], Transport],
-        *,
-        schedule: Schedule | None = None,
-        sleep: Callable[[float], Awaitable[None]] | None = None,
-    ) -> None:
+    def __init__(self, connect: Callable[[], Transport], tries: Tries | None = None) -> None:
         self._connect = connect
         self._transport: Transport | None = None
-        self._schedule = schedule or Schedule()
-        self._sleep = sleep
+        self._tries = tries or Tries()
         self._bodies = Bodies()
 
-    async def stream(self, request: Request) -> AsyncIterator[Part]:
+    def stream(self, request: Request) -> AsyncIterator[Part]:
         """Send the request; yield parts as they arrive; the last one is an `Answer`.
 
         A failure that may pass is repeated, each time after a `Retrying` that makes all parts before it void.
         Raises `ProviderError`.
         """
         body = self._bodies.message(request)
-        failed = 0
-        while True:
-            try:
-                async with aclosing(self._once(body)) as parts:
-                    async for part in parts:
-                        yield part
-                return
-            except Failure as failure:
-                failed += 1
-                retrying = self._retrying(failure, failed)
-            yield retrying
-            await self._pause(retrying.delay)
+        return self._tries.stream(lambda: self._once(body))
 
     async def count(self, request: Request) -> int:
         """Input tokens of the request, by the service."""
         body = self._bodies.count(request)
-        return await self._persist(lambda transport: transport.count(body))
+        return await self._tries.ask(lambda: self._reach().count(body))
 
     def abilities(self, model: str) -> Abilities:
         """What this model can do, from a table; a cautious default for a name that is not in it."""
@@ -99,7 +75,7 @@ class Anthropic:
 
     async def models(self) -> list[str]:
         """Names of the models that the service offers."""
-        return await self._persist(lambda transport: transport.models())
+        return await self._tries.ask(lambda: self._reach().models())
 
     async def close(self) -> None:
         """Close connections; a later request opens new ones."""
@@ -117,37 +93,10 @@ class Anthropic:
             raise broken_line("The answer of the model service ended in the middle.")
         yield assembly.answer
 
-    async def _persist(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
-        """Ask, with the same repeats as a message request."""
-        failed = 0
-        while True:
-            try:
-                return await ask(self._reach())
-            except Failure as failure:
-                failed += 1
-                retrying = self._retrying(failure, failed)
-            await self._pause(retrying.delay)
-
-    def _retrying(self, failure: Failure, failed: int) -> Retrying:
-        """The announcement of the next try. Raises the error of the failure when there is none."""
-        error = failure.error
-        delay = self._schedule.wait(failed, failure.after) if error.retryable else None
-        if delay is None:
-            raise error from failure
-        return Retrying(failed, self._schedule.tries, delay, error.status, str(error))
-
     def _reach(self) -> Transport:
         if self._transport is None:
             self._transport = self._connect()
         return self._transport
-
-    async def _pause(self, seconds: float) -> None:
-        if self._sleep is not None:
-            await self._sleep(seconds)
-        else:
-            from anyio import sleep
-
-            await sleep(seconds)
 
 
 def make(
@@ -155,7 +104,7 @@ def make(
 ) -> Anthropic:
     """Build the provider from settings and environment. A missing key is reported by the first request, not here."""
     schedule = Schedule(tries=int(settings.value("anthropic.max_retries")) + 1)
-    return Anthropic(lambda: _connect(settings, environ), schedule=schedule, sleep=sleep)
+    return Anthropic(lambda: _connect(settings, environ), Tries(schedule, sleep))
 
 
 def _connect(settings: SettingValues, environ: Mapping[str, str]) -> Transport:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 from pegboard.errors import ProviderError
+from pegboard_http.certificates import contexts
+from pegboard_http.failure import Failure, broken_line
 
 from pegboard_anthropic.access import Access
-from pegboard_anthropic.certificates import contexts
-from pegboard_anthropic.failure import Failure, broken_line, from_answer, from_event, no_key
+from pegboard_anthropic.failure import from_answer, from_event, no_key
 
 if TYPE_CHECKING:
     import anthropic
@@ -81,10 +82,10 @@ class Library:
         access = self._access
         common: dict[str, Any] = {
             "max_retries": 0,
-            "timeout": httpx2.Timeout(access.read_timeout, connect=access.connect_timeout),
+            "timeout": httpx2.Timeout(access.reach.read_timeout, connect=access.reach.connect_timeout),
             "default_headers": access.headers,
         }
-        *_, verify = contexts(access.certificate_file, access.certificate_folder)
+        *_, verify = contexts(access.reach.certificate_file, access.reach.certificate_folder)
         try:
             if self._platform != "api":
                 client: anthropic.AsyncAnthropic = getattr(anthropic, _PLATFORMS[self._platform])(**common)
@@ -93,7 +94,9 @@ class Library:
                 api_key=access.key or None,
                 auth_token=access.token or None,
                 base_url=access.base_url,
-                http_client=anthropic.DefaultAsyncHttpxClient(proxy=access.proxy_url, verify=verify, trust_env=False),
+                http_client=anthropic.DefaultAsyncHttpxClient(
+                    proxy=access.reach.proxy_url, verify=verify, trust_env=False
+                ),
                 **common,
             )
         except (anthropic.AnthropicError, ImportError, ValueError) as error:

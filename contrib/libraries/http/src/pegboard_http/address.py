@@ -15,7 +15,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """One end of a connection. ``prefix`` is the path before ``/v1``, without a slash at its end."""
+    """One end of a connection. ``prefix`` is the path that all targets begin with, without a slash at its end."""
 
     scheme: str
     host: str
@@ -39,6 +39,18 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return self._bracketed if self.port == PORTS[self.scheme] else self.authority
 
     @property
+    def loopback(self) -> bool:
+        """Whether it is this machine, by its name alone: ``localhost`` or an address of the loopback network."""
+        if self.host == "localhost" or self.host.endswith(".localhost"):
+            return True
+        from ipaddress import ip_address
+
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
     def _bracketed(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
 
@@ -54,10 +66,8 @@ def parse_address(url: str, what: str = "provider.base_url") -> Address:
         raise UsageError(f"{what} must be an http or https address, not {url}")
     user = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
     host = parts.hostname.encode("idna").decode() if not parts.hostname.isascii() else parts.hostname
-    prefix = parts.path.rstrip("/").removesuffix("/v1")
-    return Address(
-        scheme=parts.scheme, host=host, port=PORTS[parts.scheme] if port is None else port, prefix=prefix, user=user
-    )
+    port = PORTS[parts.scheme] if port is None else port
+    return Address(scheme=parts.scheme, host=host, port=port, prefix=parts.path.rstrip("/"), user=user)
 
 
 def proxy_for(target: Address, environ: Mapping[str, str]) -> Address | None:

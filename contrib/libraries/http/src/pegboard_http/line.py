@@ -17,10 +17,10 @@ from anyio.abc import ByteStream
 from anyio.streams.tls import TLSStream
 from pegboard.errors import ProviderError
 
-from pegboard_anthropic.access import Access
-from pegboard_anthropic.address import Address
-from pegboard_anthropic.certificates import contexts
-from pegboard_anthropic.failure import Failure, broken_line
+from pegboard_http.address import Address
+from pegboard_http.certificates import contexts
+from pegboard_http.failure import Failure, broken_line
+from pegboard_http.reach import Reach
 
 CHUNK = 65_536
 """Most bytes of one read."""
@@ -143,17 +143,17 @@ class Line:
 class Lines:
     """The connections to one service: idle ones are used again, further ones are opened as needed."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
         self._idle: list[Line] = []
-        self._contexts = contexts(access.certificate_file, access.certificate_folder)
+        self._contexts = contexts(reach.certificate_file, reach.certificate_folder)
         self._context: ssl.SSLContext | None = None
 
     async def request(self, method: str, path: str, headers: Headers, body: bytes) -> tuple[Line, h11.Response]:
         """Send a request over an idle connection or a new one. Give the line back with `release`."""
-        target = self._access.address.prefix + path
-        if self._access.proxy is not None and not self._access.address.tls:
-            target = f"http://{self._access.address.authority}{target}"
+        target = self._reach.address.prefix + path
+        if self._reach.proxy is not None and not self._reach.address.tls:
+            target = f"http://{self._reach.address.authority}{target}"
         while self._idle:
             line = self._idle.pop()
             try:
@@ -186,22 +186,22 @@ class Lines:
                     continue  # another request has gone on already
                 self._context = next(self._contexts, None)
                 if self._context is None:
-                    self._contexts = contexts(self._access.certificate_file, self._access.certificate_folder)
-                    text = f"The certificate of {self._access.address.authority} cannot be trusted"
+                    self._contexts = contexts(self._reach.certificate_file, self._reach.certificate_folder)
+                    text = f"The certificate of {self._reach.address.authority} cannot be trusted"
                     hint = "Set SSL_CERT_FILE to a file with the right certificate authorities."
                     raise Failure(ProviderError(f"{text}: {error.verify_message}.\n{hint}")) from None
 
     def _first(self) -> ssl.SSLContext | None:
         """The first context, if there is anything to encrypt at all."""
-        access = self._access
-        encrypted = access.address.tls or (access.proxy is not None and access.proxy.tls)
+        reach = self._reach
+        encrypted = reach.address.tls or (reach.proxy is not None and reach.proxy.tls)
         return next(self._contexts) if encrypted else None
 
     async def _open(self) -> Line:
-        access = self._access
-        first = access.proxy or access.address
+        reach = self._reach
+        first = reach.proxy or reach.address
         try:
-            with anyio.fail_after(access.connect_timeout):
+            with anyio.fail_after(reach.connect_timeout):
                 stream: ByteStream = await anyio.connect_tcp(first.host, first.port)
                 try:
                     stream = await self._wrapped(stream)
@@ -210,22 +210,22 @@ class Lines:
                         await stream.aclose()
                     raise
         except TimeoutError:
-            raise broken_line(f"{first.authority} did not connect within {access.connect_timeout:g} seconds.") from None
+            raise broken_line(f"{first.authority} did not connect within {reach.connect_timeout:g} seconds.") from None
         except ssl.SSLCertVerificationError:
             raise
         except _BREAKS as error:
             raise broken_line(f"Cannot connect to {first.authority}: {error}") from None
-        return Line(stream, access.address.authority, access.read_timeout)
+        return Line(stream, reach.address.authority, reach.read_timeout)
 
     async def _wrapped(self, stream: ByteStream) -> ByteStream:
         """Put TLS to the proxy, the tunnel and TLS to the service on top, as far as they are needed."""
-        access = self._access
-        if access.proxy is not None:
-            if access.proxy.tls:
-                stream = await self._secured(stream, access.proxy.host)
-            if access.address.tls:
-                await _tunnel(stream, access.address, access.proxy)
-        return await self._secured(stream, access.address.host) if access.address.tls else stream
+        reach = self._reach
+        if reach.proxy is not None:
+            if reach.proxy.tls:
+                stream = await self._secured(stream, reach.proxy.host)
+            if reach.address.tls:
+                await _tunnel(stream, reach.address, reach.proxy)
+        return await self._secured(stream, reach.address.host) if reach.address.tls else stream
 
     async def _secured(self, stream: ByteStream, host: str) -> ByteStream:
         return await TLSStream.wrap(

@@ -1,0 +1,1 @@
+"""HTTP for providers. Importing the package loads nothing."""
