@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 from pegboard.manifest import encode_schema, read_manifest, schema_of
 
@@ -13,7 +14,7 @@ def test_schema_files_are_current(repository):
         points = found.project.get("entry-points", {}).get("pegboard.tools", {})
         for name, value in points.items():
             module, _, attribute = value.partition(":")
-            folder = found.folder / "src" / module.partition(".")[0]
+            folder = found.folder / "src" / Path(*module.split(".")[:-1])
             tool = getattr(importlib.import_module(module), attribute)
             if encode_schema(schema_of(tool, folder)) != (folder / "schema.json").read_bytes():
                 stale.append(f"{name}: run peg plugins build {repository.shown(found.folder)}")

@@ -84,7 +84,13 @@ class Agent:
         """Messages that arrive while a run is on; delivered between batches of calls."""
         self.spending = Spending()
         self.abilities = provider.abilities(spec.model)
-        self._tail = context.Tail()
+        self._history = transcript.history
+        self._offer = context.Offer(session, self.abilities, spec.tools)
+        self._tail = context.Tail(self._offer)
+        session.loaded[spec.id] = self._history.found
+        if not self.abilities.tool_references:
+            self._history.references = False
+            self._history.dissolve()
         self._text, self._joins, self._reason = "", False, ""
         self.limits = Limits(spec.max_turns, spec.max_seconds, spec.max_budget_usd)
         self._nudged = ""
@@ -213,7 +219,7 @@ class Agent:
         request = Request(
             model=spec.model,
             system=context.system_blocks(spec.system),
-            tools=context.tools_for(self.session, spec.tools),
+            tools=self._offer.specs(self._history),
             messages=self.transcript.messages,
             max_tokens=spec.max_tokens or self.abilities.max_output,
             thinking=spec.thinking,

@@ -8,35 +8,85 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pegboard.events import Origin, UserText
+import msgspec
+
+from pegboard.events import UserText
+from pegboard.history import said as said
 from pegboard.hooks import Fragment
+from pegboard.toolbox import SEARCH
 
 if TYPE_CHECKING:
     from pegboard.call import Block
-    from pegboard.provider import ToolSpec
+    from pegboard.history import History
+    from pegboard.provider import Abilities, ToolSpec
     from pegboard.session import Session
+
+CHARACTERS = 3.6
+"""[C] Characters of a token where nothing was measured: four, less the tenth that an estimate keeps in reserve."""
 
 
 @cache
-def system_text() -> str:
-    """The system prompt of the product, from its data file."""
-    return (Path(__file__).parent / "prompts" / "system.md").read_text("utf-8").strip()
+def prompt(name: str) -> str:
+    """A text of the product for the model, from its data file."""
+    return (Path(__file__).parent / "prompts" / f"{name}.md").read_text("utf-8").strip()
 
 
 def system_blocks(extra: str = "") -> list[Block]:
     """The system blocks: the product's text, then the text of an agent definition."""
-    return [{"type": "text", "text": text} for text in (system_text(), extra.strip()) if text]
+    return [{"type": "text", "text": text} for text in (prompt("system"), extra.strip()) if text]
 
 
-def tools_for(session: Session, allowed: frozenset[str] | None) -> list[ToolSpec]:
-    """The tools of a request, sorted by name; ``allowed`` narrows them to an agent's own."""
-    specs = session.tool_specs()
-    return specs if allowed is None else [spec for spec in specs if spec.name in allowed]
+class Offer:
+    """The tools of one agent's requests. What it decides once stays, so that the head of the requests does too.
+
+    ``allowed`` narrows them to an agent's own; None = all.
+    """
+
+    def __init__(self, session: Session, abilities: Abilities, allowed: frozenset[str] | None) -> None:
+        self._session = session
+        self._abilities = abilities
+        self._allowed = allowed
+        self._decided: bool | None = None
+
+    @property
+    def defers(self) -> bool:
+        """Whether deferred tools wait to be found."""
+        if self._decided is None and self._session.toolbox.deferred():
+            self._decided = self._decide()
+        return bool(self._decided)
+
+    def specs(self, history: History) -> list[ToolSpec]:
+        """The tools of the next request. References to tools that it does not carry are put in words first."""
+        specs = self._session.toolbox.specs(history.found if self.defers else None)
+        if self._allowed is not None:
+            specs = [spec for spec in specs if spec.name in self._allowed]
+        live = {name for name, live in history.found.items() if live}
+        if live and not live <= {spec.name for spec in specs if spec.defer}:
+            history.dissolve()
+            return self.specs(history)
+        return specs
+
+    def fragments(self) -> Iterator[Fragment]:
+        """What the tail says of tools: the names of those that wait, one a line."""
+        if self.defers:
+            names = [name for name in self._session.toolbox.deferred() if self._sees(name)]
+            yield Fragment("tools", "\n".join([prompt("deferred"), *names]))
+
+    def _decide(self) -> bool:
+        toolbox, mode = self._session.toolbox, self._session.settings.value("tools.search")
+        if mode == "off" or not toolbox.offers(SEARCH) or not self._sees(SEARCH):
+            return False
+        schemas = [toolbox.schema(found) for found in toolbox.deferred().values()]
+        size = sum(len(schema.description) + len(msgspec.json.encode(schema.input)) for schema in schemas)
+        return mode == "always" or size / CHARACTERS > self._abilities.window / 10
+
+    def _sees(self, name: str) -> bool:
+        return self._allowed is None or name in self._allowed
 
 
 def git_branch(folder: Path) -> str:
@@ -69,20 +119,16 @@ def environment(session: Session) -> str:
     return "\n".join(lines)
 
 
-def said(text: str, *, author: str, origin: Origin = "unclassified") -> UserText:
-    """A text of the program or a plug-in for the conversation."""
-    return UserText(content=[{"type": "text", "text": text}], author=author, origin=origin)
-
-
 class Tail:
     """Facts that may change. Each author's text is said when it is new and again only when it has changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
         self._last: dict[str, str] = {}
 
     def news(self, session: Session) -> list[UserText]:
-        """The texts that changed since the last request: the environment and every `peg_context` fragment."""
-        fragments = [Fragment("environment", environment(session))]
+        """The texts that changed since the last request: the environment, tools that wait, `peg_context` fragments."""
+        fragments = [Fragment("environment", environment(session)), *self._offer.fragments()]
         for given in session.manager.hook.peg_context(session=session):
             fragments += given
         return self.changed(fragments)

@@ -5,7 +5,7 @@ Tagged msgspec structs; readers ignore tags they do not know.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -145,6 +145,45 @@ class Removed(Event, tag="removed"):
     """What the model reads in its place."""
 
 
+class Cleared(Event, tag="cleared"):
+    """The bodies of old results left the context; the records that hold them stay."""
+
+    calls: list[str]
+
+
+class Compacting(Event, tag="compacting"):
+    """The conversation is about to be replaced by a summary; asked about before, never stored."""
+
+    hook: ClassVar[str] = "PreCompact"
+
+    trigger: Literal["manual", "auto"]
+    custom_instructions: str = ""
+    agent: str = "main"
+
+
+class Compacted(Event, tag="compacted"):
+    """The conversation begins again: with a summary of what was, and what must stand as it was said."""
+
+    hook: ClassVar[str] = "PostCompact"
+
+    summary: str
+    kept: list[Block]
+    """The blocks of the last thing that a person said."""
+    trigger: Literal["manual", "auto"]
+    before: int
+    """Estimated tokens of the conversation that it replaces."""
+    agent: str = "main"
+
+
+class Spent(Event, tag="spent"):
+    """A model request beside the conversation."""
+
+    model: str
+    usage: Usage
+    what: str
+    """What it was for: the name of a tool, or ``compaction``."""
+
+
 class Mode(Event, tag="mode"):
     """The permission mode changed."""
 
@@ -210,6 +249,9 @@ Record = (
     | Result
     | Closed
     | Removed
+    | Cleared
+    | Compacted
+    | Spent
     | Mode
     | Moved
     | State

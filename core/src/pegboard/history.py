@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from pegboard.call import Block, Text
-from pegboard.events import Assistant, Began, Closed, Event, Removed, Result, UserText
+from pegboard.clearing import Bodies, weight
+from pegboard.events import Assistant, Began, Cleared, Closed, Compacted, Event, Origin, Removed, Result, UserText
 from pegboard.framing import escape_framing, framed
 from pegboard.provider import Message
 
@@ -31,12 +32,14 @@ class Slot:
     began: Began | None = None
     block: Block | None = None
     where: tuple[int, int] | None = None
+    input: Any = None
 
 
 class History:
     """Messages with alternating roles and paired calls. ``messages`` only grows; what is in it never changes.
 
-    Where something already sent has to change (a removed block, texts after a failed request), a new list is made.
+    Where something already sent has to change (a removed block, a cleared body, texts after a failed request), a new
+    list is made.
     """
 
     def __init__(self) -> None:
@@ -47,6 +50,14 @@ class History:
         self._used: set[str] = set()
         self.orphans = 0
         self.doubles = 0
+        self.size = 0
+        """Weight of all messages in characters, as `clearing.weight` counts."""
+        self.bodies = Bodies()
+        """The results that can be cleared."""
+        self.found: dict[str, bool] = {}
+        """Tools that a search has loaded, in order -> whether a reference in the messages loads them."""
+        self.references = True
+        """Whether the model takes ``tool_reference`` blocks; without, they are put in words."""
 
     @property
     def messages(self) -> list[Message]:
@@ -92,6 +103,10 @@ class History:
                 self.close()
         elif isinstance(record, Removed):
             self._remove(record)
+        elif isinstance(record, Cleared):
+            self._clear(record.calls)
+        elif isinstance(record, Compacted):
+            self._compact(record)
 
     def assistant(self, record: Assistant) -> list[Slot]:
         """Add an answer and open a slot for each of its calls. Calls that are still open get a stand-in."""
@@ -105,7 +120,7 @@ class History:
         self._push("assistant", blocks)
         for block in blocks:
             if _is_call(block):
-                self._slots[block["id"]] = Slot(block["id"], block.get("name", ""))
+                self._slots[block["id"]] = Slot(block["id"], block.get("name", ""), input=block.get("input"))
                 self._used.add(block["id"])
         return list(self._slots.values())
 
@@ -113,12 +128,12 @@ class History:
         """Put a result into its slot. False for an orphan or a second result of the same call, which are dropped."""
         slot = self._slots.get(record.id)
         if slot is not None and slot.block is None:
-            slot.block = result_block(record)
+            slot.block = self._shown(record)
             return True
         late = self._late.pop(record.id, None)
         if late is not None and late.where is not None:
             message, position = late.where
-            self._replace(message, position, result_block(record))
+            self._replace(message, position, self._shown(record))
             return True
         if slot is not None or record.id in self._used:
             self.doubles += 1
@@ -132,6 +147,8 @@ class History:
         if missing:
             raise ValueError(f"calls without a result: {', '.join(missing)}")
         self._texts[:0] = [slot.block for slot in self._slots.values() if slot.block is not None]
+        for position, slot in enumerate(self._slots.values()):
+            self.bodies.add(slot.id, slot.tool, slot.input, slot.block, (len(self._messages), position))
         self._slots.clear()
 
     @property
@@ -167,6 +184,7 @@ class History:
             self._push("user", blocks)
 
     def _push(self, role: Any, blocks: list[Block]) -> None:
+        self.size += sum(map(weight, blocks))
         last = self._messages[-1] if self._messages else None
         if last is not None and last.role == role:
             self._messages = [*self._messages[:-1], Message(role, [*last.content, *blocks])]
@@ -175,9 +193,50 @@ class History:
 
     def _replace(self, message: int, position: int, *blocks: Block) -> None:
         old = self._messages[message]
+        self.size += sum(map(weight, blocks)) - weight(old.content[position])
         content = [*old.content[:position], *blocks, *old.content[position + 1 :]]
         self._messages = list(self._messages)
         self._messages[message] = Message(old.role, content or [{"type": "text", "text": "(removed)"}])
+
+    def _shown(self, record: Result) -> Block:
+        """The result block of a record. References to loaded tools stand alone in it, or are put in words."""
+        block = result_block(record)
+        names = _referenced(block)
+        if not names:
+            return block
+        self.found.update({name: self.references or self.found.get(name, False) for name in names})
+        if not self.references:
+            return _in_words(block)
+        said = "\n".join(item["text"] for item in block["content"] if item.get("type") == "text")
+        if said:
+            self._texts.append(_note(framed(said, author=record.tool, origin="unclassified")))
+        return {**block, "content": [item for item in block["content"] if item.get("type") == "tool_reference"]}
+
+    def dissolve(self) -> None:
+        """Put every reference to a loaded tool in words: a tool is gone, or the model does not take references."""
+        self._flush()
+        for index, message in enumerate(list(self._messages)):
+            for position, block in enumerate(message.content):
+                if _referenced(block):
+                    self._replace(index, position, _in_words(block))
+        self.found.update(dict.fromkeys(self.found, False))
+
+    def _clear(self, calls: Iterable[str]) -> None:
+        """Put a line in the place of the bodies of these results."""
+        self._flush()
+        for call in calls:
+            if (body := self.bodies.pop(call)) is not None:
+                message, position = body.where
+                block = self._messages[message].content[position]
+                self._replace(message, position, {**block, "content": body.line()})
+
+    def _compact(self, record: Compacted) -> None:
+        """Begin again with the summary; what was found stays found."""
+        self._slots.clear()
+        self._late.clear()
+        self._texts = [*user_blocks(said(record.summary, author="pegboard")), *record.kept]
+        self._messages, self.size, self.bodies = [], 0, Bodies()
+        self.found.update(dict.fromkeys(self.found, False))
 
     def _remove(self, record: Removed) -> None:
         self._flush()
@@ -206,6 +265,19 @@ def _note(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
+def _referenced(block: Block) -> list[str]:
+    """Names of the tools that a result loads by reference."""
+    inner = block.get("content") if block.get("type") == "tool_result" else None
+    items = inner if isinstance(inner, list) else []
+    return [item["tool_name"] for item in items if item.get("type") == "tool_reference"]
+
+
+def _in_words(block: Block) -> Block:
+    names = ", ".join(_referenced(block))
+    rest = [item for item in block["content"] if item.get("type") != "tool_reference"]
+    return {**block, "content": [_note(f"Loaded: {names}. What is in the list of tools can be called now."), *rest]}
+
+
 def _is_call(block: Block) -> bool:
     return block.get("type") == "tool_use"
 
@@ -222,6 +294,11 @@ def _distinct(content: list[Block]) -> bool:
 def digest(block: Block) -> str:
     """A name for a block's content that stays the same across resumes."""
     return hashlib.sha256(msgspec.json.encode(block)).hexdigest()[:32]
+
+
+def said(text: str, *, author: str, origin: Origin = "unclassified") -> UserText:
+    """A text of the program or a plug-in for the conversation."""
+    return UserText(content=[_note(text)], author=author, origin=origin)
 
 
 def user_blocks(record: UserText) -> list[Block]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from pegboard import endings, shaping
@@ -159,7 +160,13 @@ async def validate(state: CallState) -> None:
         except Broken as error:
             raise Refusal(Code.NOT_AVAILABLE, f"The plug-in of {found.manifest.name} cannot be used: {error}") from None
     places = {"cwd": str(session.cwd), "home": str(session.places.home)}
-    state.input, coerced = shaping.parse_input(state.tool.Input, state.raw, found.manifest, places)
+    try:
+        state.input, coerced = shaping.parse_input(state.tool.Input, state.raw, found.manifest, places)
+    except Refusal as refusal:
+        if found.manifest.load == "deferred" and found.manifest.name not in session.loaded.get(state.agent, ()):
+            schema = msgspec.json.encode(session.toolbox.schema(found).input).decode()
+            refusal.hint += f"\n{found.manifest.name} was not loaded. The schema of its input: {schema}"
+        raise
     state.raw = state.input.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if coerced and state.ctx is not None:
         session.trace("coerced", state.call.id, coerced)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,8 +62,8 @@ class Session:
     """Working directories beside the project root."""
     owners: Owners = field(default_factory=Owners)
     locks: batch.Locks = field(default_factory=batch.Locks)
-    loaded: set[str] = field(default_factory=set)
-    """Deferred tools whose schema is in the request."""
+    loaded: dict[str, Mapping[str, bool]] = field(default_factory=dict)
+    """Agent -> the deferred tools that tool search has loaded for it."""
     unsettled: dict[str, str] = field(default_factory=dict)
     """Target of every remote effect whose end is not known -> the tool that began it."""
     aborted: Stop | None = None
@@ -174,7 +174,7 @@ class Session:
         return self.toolbox.find(name)
 
     def tool_specs(self) -> list[ToolSpec]:
-        """Tools as a request carries them: sorted by name, without those that a bare deny rule removes."""
+        """Every tool that may be called, as a request could carry it: sorted by name, without denied ones."""
         return self.toolbox.specs()
 
     # -- policy ------------------------------------------------------------------------------------------------

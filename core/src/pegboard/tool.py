@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pegboard.sandbox import Sandbox
     from pegboard.session import Session
     from pegboard.state import Owner
+    from pegboard.toolbox import Toolbox
 
 I = TypeVar("I", bound="BaseModel")
 O = TypeVar("O", bound="BaseModel")
@@ -141,6 +142,11 @@ class Context:
     async def move(self, path: Path) -> None:
         """Move the session to another directory; it is written down, and whoever listens is told."""
         await self._session.move(path, self.tool)
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools of this session, for a tool that is about tools."""
+        return self._session.toolbox
 
     def setting(self, name: str) -> Any:
         """The value of a setting that the tool's manifest (or the core) declares, e.g. ``"read.max_tokens"``."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pegboard.errors import Refused
     from pegboard.loader import Found
+    from pegboard.manifest import Schema
     from pegboard.provider import ToolSpec
     from pegboard.session import Session
     from pegboard.tool import Tool
 
 BROKEN_CONTRACT = 3
 """[C] A tool that breaks its output schema this often in a session is switched off for its rest."""
+
+SEARCH = "ToolSearch"
+"""The tool that loads deferred ones; offered only where there are any."""
 
 
 class Toolbox:
@@ -23,7 +28,10 @@ class Toolbox:
         self._own: dict[str, Found] | None = None
         self._loaded: dict[str, Tool[Any, Any]] = {}
         self._breaks: dict[str, int] = {}
-        self._specs: tuple[Any, list[ToolSpec]] | None = None
+        self.failed: dict[str, str] = {}
+        """Sources that could not bring their tools -> why; told by tool search."""
+        self._specs: dict[tuple[str, bool], ToolSpec] = {}
+        self._kept: tuple[Any, dict[Any, Any]] = ((), {})
 
     def all(self) -> dict[str, Found]:
         """Every tool that may be called here, by name: installed ones and those of `peg_tools`."""
@@ -68,23 +76,59 @@ class Toolbox:
         """The gate's answer for this tool under the settings of now; None = may be used."""
         return None if found.instance is not None else self._session.registry.recheck(found)
 
-    def specs(self) -> list[ToolSpec]:
-        """Tools as a request carries them: sorted by name, without those that a bare deny rule removes."""
+    def schema(self, found: Found) -> Schema:
+        """The schema of a tool, read once. Raises `Broken`."""
+        return found.schema or self._session.registry.schema(found.manifest.name)
+
+    def offers(self, name: str) -> bool:
+        """Whether a tool of this name may be called here: it is there, and no rule denies it as a whole."""
+        found = self.all().get(name)
+        return found is not None and not self._session.snapshot().bare_denied(found.manifest)
+
+    def deferred(self) -> dict[str, Found]:
+        """The tools that tool search can load here, by name: neither switched off nor denied as a whole."""
+        kept = self._of_now()
+        if "deferred" not in kept:
+            every = sorted(self.all().items())
+            kept["deferred"] = {
+                name: found for name, found in every if found.manifest.load == "deferred" and self.offers(name)
+            }
+        known: dict[str, Found] = kept["deferred"]
+        return known
+
+    def specs(self, found: Mapping[str, bool] | None = None) -> list[ToolSpec]:
+        """Tools as a request carries them: sorted by name, without those that a bare deny rule removes.
+
+        ``found``: the deferred tools that were loaded, in order -> whether a reference in the conversation loads them;
+        they come last. None = no tool is deferred.
+        """
+        kept, key = self._of_now(), tuple(found.items()) if found is not None else None
+        if key not in kept:
+            later = self.deferred() if found is not None else {}
+            first = [name for name in sorted(self.all()) if name not in later and self.offers(name)]
+            if not later and SEARCH in first:
+                first.remove(SEARCH)
+            loaded = sorted(((name, live) for name, live in key or () if name in later), key=lambda item: item[1])
+            kept[key] = [self._spec(name, False) for name in first] + [self._spec(*item) for item in loaded]
+        specs: list[ToolSpec] = kept[key]
+        return specs
+
+    def _spec(self, name: str, defer: bool) -> ToolSpec:
+        """The same object for as long as the tool stays what it is, so that its encoding can be kept."""
         from pegboard.provider import ToolSpec
 
-        session = self._session
-        snapshot = session.snapshot()
-        key = (snapshot.generation, frozenset(session.loaded), len(self._breaks))
-        if self._specs is None or self._specs[0] != key:
-            specs = [
-                ToolSpec(name, schema.description, schema.input)
-                for name, found in sorted(self.all().items())
-                if (found.manifest.load == "core" or name in session.loaded)
-                and not snapshot.bare_denied(found.manifest)
-                for schema in (found.schema or session.registry.schema(name),)
-            ]
-            self._specs = (key, specs)
-        return self._specs[1]
+        schema = self.schema(self.all()[name])
+        spec = self._specs.get((name, defer))
+        if spec is None or spec.input_schema is not schema.input:
+            spec = self._specs[name, defer] = ToolSpec(name, schema.description, schema.input, defer)
+        return spec
+
+    def _of_now(self) -> dict[Any, Any]:
+        """What was worked out for today's tools and rules; emptied when either changes."""
+        now = (self._session.snapshot().generation, len(self._breaks), len(self.all()))
+        if self._kept[0] != now:
+            self._kept = (now, {})
+        return self._kept[1]
 
     def broke_contract(self, name: str) -> None:
         """Count a result that did not fit the tool's own output model."""

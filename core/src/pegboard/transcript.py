@@ -111,6 +111,11 @@ class Transcript:
         return transcript
 
     @property
+    def history(self) -> History:
+        """The conversation as the model sees it."""
+        return self._history
+
+    @property
     def messages(self) -> list[Message]:
         """The messages for the next request. Raises ValueError while a turn is open."""
         return self._history.messages

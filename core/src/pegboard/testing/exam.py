@@ -59,9 +59,14 @@ class Exam:
         return found[0]
 
     @property
+    def package(self) -> str:
+        """The package that holds the tool's module; a distribution may hold several."""
+        return self.entry().module.rpartition(".")[0]
+
+    @property
     def folder(self) -> Path:
         """The package folder, with `tool.toml` and its neighbours."""
-        spec = importlib.util.find_spec(self.entry().module.partition(".")[0])
+        spec = importlib.util.find_spec(self.package)
         assert spec is not None and spec.submodule_search_locations
         return Path(spec.submodule_search_locations[0])
 
@@ -75,10 +80,10 @@ class Exam:
         return loaded
 
     def other_tool_packages(self) -> set[str]:
-        """Top-level packages of every other installed tool."""
-        mine = self.entry().module.partition(".")[0]
-        found = {item.module.partition(".")[0] for item in importlib.metadata.entry_points(group=GROUP)}
-        return found - {mine}
+        """The packages of every other installed tool, without those of owners that this one names."""
+        found = {item.module.rpartition(".")[0] for item in importlib.metadata.entry_points(group=GROUP)}
+        owners = {owner.partition(":")[0].partition(".")[0] for owner in self.manifest.owners}
+        return found - owners - {self.package}
 
     def variant(self, **methods: Callable[..., Any]) -> Tool[Any, Any]:
         """An object of the tool's class with some methods replaced."""
