@@ -63,6 +63,7 @@ class Managed:
         for file in files:
             file.read()
         self.problems = self._broken(files)
+        self._check_signatures(files)
         self._files, self._folders = files, folders
         layers = [file.layer for file in reversed(files) if file.problem is None]
         self.mandatory = [
@@ -75,6 +76,22 @@ class Managed:
             if isinstance(layer.data.get("recommended"), Mapping)
         ]
         self.locks = [lock for layer in layers for lock in self._locks_in(layer)]
+
+    def _check_signatures(self, files: list[SettingsFile]) -> None:
+        """Where ``managed.toml`` names a key, every drop-in must be signed with it. Nothing excuses a bad signature."""
+        first = files[0] if files and files[0].path == str(self.folder / "managed.toml") else None
+        for file in files:
+            key = file.layer.get("managed.signing_key")
+            if file is not first and key is not ABSENT:
+                raise PolicyError(f"Managed policy {file.path} sets managed.signing_key; only managed.toml can.")
+        key = first.layer.get("managed.signing_key") if first is not None else ABSENT
+        if key in (ABSENT, ""):
+            return
+        from pegboard.signature import check
+
+        for file in files[1:]:
+            self._check_owner(Path(f"{file.path}.sig"))
+            check(file.path, file.content, str(key))
 
     def _locks_in(self, layer: Layer) -> list[tuple[str, Layer]]:
         names = layer.get("lock")

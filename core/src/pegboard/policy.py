@@ -278,10 +278,13 @@ def judge_mode_change(
     return Decision("deny" if why else "allow", decided)
 
 
-def snapshot_of(session: Session) -> Snapshot:
-    """Freeze the policy of a session: the rules of its settings, its plug-ins and its answers."""
+def snapshot_of(session: Session, configured: Sequence[Rule] | None = None) -> Snapshot:
+    """Freeze the policy of a session: the rules of its settings, its plug-ins and its answers.
+
+    ``configured`` stands for the rules of the settings, to see what others would decide.
+    """
     settings, places = session.settings, session.places
-    rules = settings.parsed_rules()
+    rules = settings.parsed_rules() if configured is None else list(configured)
     for listed in session.manager.hook.peg_rules(registry=session.registry):
         rules += (msgspec.structs.replace(rule, scope="plugin") for rule in listed)
     return Snapshot.make(

@@ -140,6 +140,11 @@ class SettingsFile:
         """The file is there but unreadable, and no earlier version of it is known: it may hold any deny rule."""
         return self.problem is not None and not self._good
 
+    @property
+    def content(self) -> bytes:
+        """The bytes that were read last."""
+        return (self._text or "").encode("utf-8")
+
     def changed(self) -> bool:
         """Whether the file on disk is another one than that last read. One stat."""
         return _stamp(self.path) != self._stamp

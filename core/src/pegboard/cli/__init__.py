@@ -14,6 +14,7 @@ COMMANDS = {
     "call": "Run one tool call, or a stream of them, through the whole pipeline.",
     "doctor": "Check engines, settings, trust and plug-ins, and say what is wrong.",
     "plugins": "List, explain, make and check plug-ins.",
+    "policy": "List, explain, test and replay the rules that decide about calls.",
     "sessions": "List sessions, show one, and print its effect ledger.",
     "settings": "Read, explain and change settings.",
     "tools": "List tools, switch them on and off, and explain their state.",
