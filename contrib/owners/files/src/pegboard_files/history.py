@@ -100,7 +100,7 @@ class FileHistory(Owner):
         status = await writer.create(real, data, ctx.shown(path), _effects(ctx))
         return await self._changed(ctx, Change(real, "create", None, _content(data, status)), text, True)
 
-    def _keep(self, ctx: Context, path: str, real: str, before: Content | None, after: str, names: int) -> str:
+    def _keep(self, ctx: Context, path: str, real: str, before: Content | None, after: str | None, names: int) -> str:
         """Keep the content before a change; a store that cannot be written stops nothing. Returns where it is."""
         touch = Touch(
             span=0,

@@ -143,6 +143,10 @@ class FileViews(Owner):
         """The content of this digest, if it is still kept."""
         return self._kept.get(digest)
 
+    def __bool__(self) -> bool:
+        """Whether anything was seen at all."""
+        return bool(self._views)
+
     def drifted(self) -> list[tuple[str, str]]:
         """The files whose content is not the one that was seen: (real path, ``changed`` or ``removed``).
 

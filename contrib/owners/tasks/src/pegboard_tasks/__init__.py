@@ -1,0 +1,1 @@
+"""What runs beside the conversation: the registry of background runs, their output, and process trees that die."""

@@ -1,0 +1,148 @@
+"""Process trees: everything that a command started, wherever it went, and how to end it.
+
+A process group is left with `setsid`, a parent by forking twice. What stays with a process is the environment that it
+was started in, so each command carries a marker in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+MARKER = "PEG_RUN"
+"""Variable that every process of a command inherits; its value is unique to the command."""
+
+SESSION = "PEG_SESSION_ID"
+"""Variable that every process of a session's commands inherits."""
+
+_PROC = Path("/proc")
+_POLL = 0.02
+_ROUNDS = 5
+"""Sweeps after SIGKILL; each finds what was forked while the last one was read."""
+
+
+@dataclass(frozen=True)
+class Proc:
+    """One living process."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    birth: int
+    """Clock ticks after boot; with the pid it names a process for good."""
+    name: str
+
+
+def processes() -> list[Proc]:
+    """Every living process of this machine; empty where there is no /proc. Zombies do not count."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(_PROC):
+            if entry.name.isdigit() and (one := look(int(entry.name))) is not None:
+                found.append(one)
+    return found
+
+
+def look(pid: int) -> Proc | None:
+    """One process, or None when it is gone or dead."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    if len(fields) < 20 or fields[0] in ("Z", "X"):
+        return None
+    return Proc(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), name)
+
+
+def birth(pid: int) -> int:
+    """When a process was started, in clock ticks after boot; 0 when that is not known."""
+    found = look(pid)
+    return found.birth if found is not None else 0
+
+
+def members(leader: int, mark: str, since: int = 0) -> list[Proc]:
+    """The living processes of a command: its group and session, what carries its mark, and what descends from them.
+
+    ``leader`` 0: no group any more. ``mark`` is ``NAME=value``. ``since``: birth of the first of them; older processes
+    are not looked at.
+    """
+    own = {os.getpid(), os.getppid()}
+    every = [one for one in processes() if one.birth >= since and one.pid not in own]
+    found = {
+        one.pid: one for one in every if (leader and leader in (one.group, one.session)) or _carries(one.pid, mark)
+    }
+    grew = bool(found)
+    while grew:
+        more = {one.pid: one for one in every if one.pid not in found and one.parent in found}
+        found |= more
+        grew = bool(more)
+    return list(found.values())
+
+
+def _carries(pid: int, mark: str) -> bool:
+    try:
+        return mark.encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def group_lives(leader: int) -> bool:
+    """Whether anything is left in a process group."""
+    try:
+        os.killpg(leader, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def send(number: int, leader: int, found: list[Proc]) -> None:
+    """Send a signal to a group and to these processes. What is gone already is no error."""
+    if leader:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, number)
+    for one in found:
+        if one.group != leader:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one.pid, number)
+
+
+async def end(
+    leader: int, mark: str, grace: float, since: int = 0, ask: Callable[[], bool] | None = None
+) -> list[Proc]:
+    """End a whole tree: SIGTERM, up to ``grace`` seconds, SIGKILL. Returns what was found at the beginning.
+
+    ``ask`` says SIGTERM in another way and tells whether it could; a box must not hear it before what runs inside.
+    """
+    found = first = members(leader, mark, since)
+    if ask is None or not ask():
+        send(signal.SIGTERM, leader, found)
+    send(signal.SIGCONT, leader, found)  # a stopped process hears the other signal when it goes on
+    limit = time.monotonic() + grace
+    while found and time.monotonic() < limit:
+        await anyio.sleep(_POLL)
+        found = [one for one in found if alive(one)] or members(leader, mark, since)
+    for _ in range(_ROUNDS):
+        send(signal.SIGKILL, leader, found)
+        found = members(leader, mark, since)
+        if not found:
+            break
+        await anyio.sleep(_POLL)
+    return first
+
+
+def alive(one: Proc) -> bool:
+    """Whether this very process still lives."""
+    now = look(one.pid)
+    return now is not None and now.birth == one.birth

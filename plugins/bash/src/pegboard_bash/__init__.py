@@ -1,0 +1,1 @@
+"""The Bash tool: run a shell command."""
