@@ -139,6 +139,11 @@ class Context:
         """The working directories of the session; the first is where it started."""
         return self._session.roots
 
+    @property
+    def home(self) -> Path:
+        """The user's home folder."""
+        return self._session.places.home
+
     async def move(self, path: Path) -> None:
         """Move the session to another directory; it is written down, and whoever listens is told."""
         await self._session.move(path, self.tool)
