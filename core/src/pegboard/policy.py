@@ -211,7 +211,8 @@ def suggest(
     """The allow rules that answer a question "for this session", and those that "always" would save.
 
     Both are empty where no rule could help (an ask rule or a floor stands behind the question) or too many would be
-    needed. Edits are for the session only. ``accesses`` are those of the decided call.
+    needed. Edits are for the session only, and in an untrusted workspace everything is: a saved rule would not count
+    there. ``accesses`` are those of the decided call.
     """
     if (
         not decision.question_only
@@ -226,7 +227,7 @@ def suggest(
                 session[text] = found.access is None or found.access.kind is not _EDIT
     if not session or len(session) > MOST_RULES:
         return [], []
-    return list(session), list(session) if all(session.values()) else []
+    return list(session), list(session) if snapshot.trusted and all(session.values()) else []
 
 
 def _rules_for(manifest: Manifest, found: Finding, snapshot: Snapshot) -> list[str]:

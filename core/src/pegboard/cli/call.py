@@ -68,7 +68,12 @@ async def _serve(
 
     from pegboard.cli.start import open_session
 
-    session = open_session(flags, session_id=session_id)
+    host = None
+    if requests is not None and sys.stdin.isatty():
+        from pegboard.cli.asking import AtTerminal
+
+        host = AtTerminal.if_any()
+    session = open_session(flags, session_id=session_id, host=host)
     code = 0
     stopped = None
     async with anyio.create_task_group() as tasks:
@@ -115,6 +120,7 @@ async def _stream(session: Session, reading: Any) -> None:
             continue
         calls, problem = _requests(line, number)
         number += max(1, len(calls))
+        session.halted = ""
         with anyio.CancelScope(shield=True):
             outcomes = await session.run_calls(calls) if problem is None else [problem]
         for call, outcome in zip(calls, outcomes, strict=True):
