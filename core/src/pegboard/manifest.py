@@ -23,7 +23,8 @@ EffectName = Literal["file", "process", "network", "remote", "registry", "mode"]
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One setting that a plug-in declares, so that it can be listed, checked and explained without import."""
 
-    default: bool | int | float | str | list[str]
+    default: bool | int | float | str | list[str] | dict[str, Any]
+    """The type of the default is the type of the setting. A table is empty by default, its names are free."""
     summary: str
     min: int | float | None = None
     max: int | float | None = None

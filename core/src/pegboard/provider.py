@@ -135,6 +135,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     thinking: bool = False
     tool_references: bool = False
     """``tool_reference`` blocks in results load tools that are sent with ``defer``."""
+    server_tools: bool = False
+    """The service runs tools of its own and gives out their blocks."""
     caching: bool = True
     price: dict[str, float] | None = None
     """USD for a million tokens: ``input``, ``output``, ``cache_read``, ``cache_write``; None = unknown."""

@@ -113,7 +113,8 @@ def declared_key(setting: Setting) -> Key:
     """The key that a manifest declares. Its lists are whole values: only rules, directories and hooks combine."""
     return Key(
         summary=setting.summary,
-        default=setting.default,
+        default=None if isinstance(setting.default, dict) else setting.default,
+        type="table" if isinstance(setting.default, dict) else None,
         min=setting.min,
         max=setting.max,
         choices=setting.choices,

@@ -108,7 +108,7 @@ class MessagesService:
         key: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._play = _Play(script)
+        self._play = Play(script)
         self._models = list(models)
         self._window = window
         self._max_output = max_output
@@ -138,7 +138,7 @@ class MessagesService:
         self._server.__exit__(kind, error, trace)
 
     def _handle(self, exchange: Exchange) -> None:
-        entry = _record(exchange)
+        entry = recorded(exchange)
         self.requests.append(entry)
         path = urlsplit(exchange.path).path
         if exchange.method in ("GET", "HEAD"):
@@ -149,12 +149,12 @@ class MessagesService:
         if (refusal := self._refusal(exchange, entry, body, counting)) is not None:
             return _refuse(exchange, entry, *refusal)
         if counting:
-            return _json(exchange, entry, 200, {"input_tokens": _tokens(entry)})
+            return send_json(exchange, entry, 200, {"input_tokens": tokens_of(entry)})
         return self._answer(exchange, entry, body)
 
     def _get(self, exchange: Exchange, entry: Recorded, path: str) -> None:
         if path == "/":
-            return _json(exchange, entry, 200, {})
+            return send_json(exchange, entry, 200, {})
         if path != "/v1/models":
             return _refuse(exchange, entry, 404, f"There is nothing at {path}")
         if (refusal := self._unknown_caller(exchange)) is not None:
@@ -170,7 +170,7 @@ class MessagesService:
             "first_id": page[0] if page else None,
             "last_id": page[-1] if page else None,
         }
-        return _json(exchange, entry, 200, listing)
+        return send_json(exchange, entry, 200, listing)
 
     def _unknown_caller(self, exchange: Exchange) -> tuple[int, str] | None:
         bearer = exchange.headers.get("authorization", "").removeprefix("Bearer ")
@@ -201,8 +201,8 @@ class MessagesService:
         found = found or list(self._given.altered(body["messages"]))
         if not found and body.get("max_tokens", 1) > self._max_output:
             found = [f"max_tokens: {body['max_tokens']} > {self._max_output}, the most that this model can give"]
-        if not found and _tokens(entry) > self._window:
-            found = [f"prompt is too long: {_tokens(entry)} tokens > {self._window} maximum"]
+        if not found and tokens_of(entry) > self._window:
+            found = [f"prompt is too long: {tokens_of(entry)} tokens > {self._window} maximum"]
         entry.problems = found
         return (400, found[0]) if found else None
 
@@ -215,17 +215,17 @@ class MessagesService:
             return exchange.drop()
         if status := turn.get("http_status"):
             error = {"type": _KINDS.get(status, "api_error"), "message": "The service failed.", **turn.get("error", {})}
-            return _json(exchange, entry, status, {"type": "error", "error": error}, turn.get("headers", {}))
+            return send_json(exchange, entry, status, {"type": "error", "error": error}, turn.get("headers", {}))
         blocks = answer_blocks(turn)
         self._given.remember(blocks)
-        message = message_of(turn, blocks, body["model"], _tokens(entry))
+        message = message_of(turn, blocks, body["model"], tokens_of(entry))
         if not body.get("stream"):
-            return _json(exchange, entry, 200, message, turn.get("headers", {}))
+            return send_json(exchange, entry, 200, message, turn.get("headers", {}))
         entry.status = 200
-        return _stream(exchange, entry, turn, [encode_event(event) for event in stream_of(turn, blocks, message)])
+        return send_events(exchange, entry, turn, [encode_event(event) for event in stream_of(turn, blocks, message)])
 
 
-class _Play:
+class Play:
     """Which turn comes next: the first route whose ``match`` holds, else the top-level turns."""
 
     def __init__(self, script: Script) -> None:
@@ -236,6 +236,7 @@ class _Play:
         self._lock = threading.Lock()
 
     def next(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The turn for a request, as a dict; None when there is none left."""
         with self._lock:
             turn = self._pick(body)
         while callable(turn):
@@ -269,7 +270,8 @@ def _matches(match: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
     return True
 
 
-def _record(exchange: Exchange) -> Recorded:
+def recorded(exchange: Exchange) -> Recorded:
+    """The record of a request, before it is answered."""
     headers = {
         name: "sha256:" + hashlib.sha256(value.encode()).hexdigest()[:8] if name in _SECRETS else value
         for name, value in exchange.headers.items()
@@ -281,7 +283,8 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-def _tokens(entry: Recorded) -> int:
+def tokens_of(entry: Recorded) -> int:
+    """How many tokens a request counts as: four bytes each."""
     return max(1, entry.size // 4)
 
 
@@ -295,9 +298,10 @@ def _model(name: str) -> dict[str, Any]:
     }
 
 
-def _json(
+def send_json(
     exchange: Exchange, entry: Recorded, status: int, value: Any, headers: Mapping[str, str] | None = None
 ) -> None:
+    """Answer with JSON."""
     entry.status = status
     own = {"content-type": "application/json", **_request_id(entry)}
     exchange.answer(status, encode_json(value), {**own, **(headers or {})})
@@ -306,14 +310,17 @@ def _json(
 def _refuse(exchange: Exchange, entry: Recorded, status: int, text: str) -> None:
     entry.problems = entry.problems or [text]
     error = {"type": _KINDS.get(status, "api_error"), "message": text}
-    _json(exchange, entry, status, {"type": "error", "error": error, "request_id": _request_id(entry)["request-id"]})
+    send_json(
+        exchange, entry, status, {"type": "error", "error": error, "request_id": _request_id(entry)["request-id"]}
+    )
 
 
 def _request_id(entry: Recorded) -> dict[str, str]:
     return {"request-id": f"req_{int(entry.at * 1e6):x}"}
 
 
-def _stream(exchange: Exchange, entry: Recorded, turn: Mapping[str, Any], events: list[bytes]) -> None:
+def send_events(exchange: Exchange, entry: Recorded, turn: Mapping[str, Any], events: list[bytes]) -> None:
+    """Answer with a stream of encoded events, as fast and as far as the turn says."""
     exchange.begin(
         {"content-type": "text/event-stream; charset=utf-8", **_request_id(entry), "cache-control": "no-cache"}
     )

@@ -35,7 +35,7 @@ _SERVER_RESULT = re.compile(r"[a-z_]+_tool_result")
 _USER = frozenset({"text", "image", "document", "search_result", "tool_result", "container_upload"})
 _ASSISTANT = frozenset({"text", "tool_use", "thinking", "redacted_thinking", "server_tool_use", "container_upload"})
 _IN_RESULT = frozenset({"text", "image", "document", "search_result", "tool_reference"})
-_IMAGE_STARTS = {
+IMAGE_STARTS = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
     "image/gif": b"GIF8",
@@ -189,7 +189,7 @@ def _source(source: Any, where: str, *, image: bool) -> Iterator[str]:
 
 def _base64(source: dict[str, Any], where: str, *, image: bool) -> Iterator[str]:
     media, data = source.get("media_type"), source.get("data")
-    allowed = tuple(_IMAGE_STARTS) if image else ("application/pdf",)
+    allowed = tuple(IMAGE_STARTS) if image else ("application/pdf",)
     if media not in allowed:
         yield f"{where}.media_type: Input should be one of {', '.join(allowed)}"
         return
@@ -198,7 +198,7 @@ def _base64(source: dict[str, Any], where: str, *, image: bool) -> Iterator[str]
     except (binascii.Error, ValueError):
         yield f"{where}.data: invalid base64 data"
         return
-    if not start.startswith(_IMAGE_STARTS[media] if image else b"%PDF-"):
+    if not start.startswith(IMAGE_STARTS[media] if image else b"%PDF-"):
         yield f"{where}.data: the data does not look like {media}"
     if image and isinstance(data, str) and len(data) > IMAGE_LIMIT:
         yield f"{where}: image exceeds 5 MB maximum: {len(data)} bytes > {IMAGE_LIMIT} bytes"

@@ -62,7 +62,7 @@ def answer_blocks(turn: Mapping[str, Any]) -> list[dict[str, Any]]:
     for block in turn.get("content", []):
         block = dict(block)
         if block["type"] in ("tool_use", "server_tool_use"):
-            block.setdefault("id", ("srvtoolu_" if block["type"] == "server_tool_use" else "toolu_") + _fresh())
+            block.setdefault("id", ("srvtoolu_" if block["type"] == "server_tool_use" else "toolu_") + fresh())
             block.setdefault("input", {})
         elif block["type"] == "thinking":
             block.setdefault("signature", signature_of(block["thinking"]))
@@ -83,7 +83,7 @@ def message_of(turn: Mapping[str, Any], blocks: list[dict[str, Any]], model: str
         **turn.get("usage", {}),
     }
     return {
-        "id": f"msg_{_fresh()}",
+        "id": f"msg_{fresh()}",
         "type": "message",
         "role": "assistant",
         "model": model,
@@ -137,25 +137,27 @@ def _parts(block: dict[str, Any], pieces: int) -> tuple[dict[str, Any], list[dic
     """What a block starts as, and the deltas that complete it."""
     kind = block["type"]
     if kind == "text":
-        deltas = [{"type": "text_delta", "text": part} for part in _cut(block["text"], pieces)]
+        deltas = [{"type": "text_delta", "text": part} for part in fragments(block["text"], pieces)]
         deltas += [{"type": "citations_delta", "citation": item} for item in block.get("citations") or []]
         return {"type": "text", "text": ""}, deltas
     if kind == "thinking":
-        deltas = [{"type": "thinking_delta", "thinking": part} for part in _cut(block["thinking"], pieces)]
+        deltas = [{"type": "thinking_delta", "thinking": part} for part in fragments(block["thinking"], pieces)]
         if block["signature"]:
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
         return {"type": "thinking", "thinking": "", "signature": ""}, deltas
     if kind in ("tool_use", "server_tool_use"):
         text = block["raw_input"] if "raw_input" in block else encode_json(block["input"]).decode()
         start = {**{key: value for key, value in block.items() if key != "raw_input"}, "input": {}}
-        return start, [{"type": "input_json_delta", "partial_json": part} for part in ["", *_cut(text, pieces)]]
+        return start, [{"type": "input_json_delta", "partial_json": part} for part in ["", *fragments(text, pieces)]]
     return block, []
 
 
-def _cut(text: str, pieces: int) -> list[str]:
+def fragments(text: str, pieces: int) -> list[str]:
+    """A text in about so many pieces."""
     size = max(1, -(-len(text) // max(1, pieces)))
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _fresh() -> str:
+def fresh() -> str:
+    """The random part of an id."""
     return os.urandom(12).hex()

@@ -61,6 +61,8 @@ class ProviderBench:
 
     pytestmark = pytest.mark.anyio
     model = "claude-opus-5-5"
+    thinking_blocks = ("thinking", "redacted_thinking")
+    """The kinds of thinking that the protocol can carry."""
 
     def make(self, url: str, sleep: Sleep) -> Provider:
         """Make the provider under test. It waits between tries with ``sleep``. Every suite defines this."""

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import h11
-import msgspec
 
 from pegboard_http.failure import Failure, broken_line
 from pegboard_http.line import Line, Lines, basic
 from pegboard_http.reach import Reach
 from pegboard_http.sse import EventReader
+from pegboard_http.values import json_object
 
 ANSWER_LIMIT = 10_000_000
 """Most bytes of an answer that is no stream."""
@@ -100,17 +100,6 @@ class Client:
         except Failure:
             body = {}
         return self._judge(response.status_code, body, _headers(response))
-
-
-def json_object(data: bytes, what: str = "event of the model service") -> dict[str, Any]:
-    """The JSON object in some bytes. Raises `Failure` naming ``what`` it should have been."""
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise broken_line(f"The {what} is no JSON.") from None
-    if not isinstance(value, dict):
-        raise broken_line(f"The {what} is no object.")
-    return value
 
 
 async def _whole(line: Line) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from typing import Generic, TypeVar
 
-from pegboard.provider import Message
+from pegboard.provider import Message, ToolSpec
 
 KEPT = 8
 """Conversations whose encodings are kept at once; one more only costs encoding again."""
@@ -76,3 +76,20 @@ class Shelf(Generic[K]):
         del self._kept[:-KEPT]
         found.follow(messages)
         return found
+
+
+class KeptTools:
+    """The encodings of tools, kept for as long as the same ones are offered."""
+
+    def __init__(self, encode: Callable[[ToolSpec], bytes]) -> None:
+        self._encode = encode
+        self._kept: dict[int, tuple[ToolSpec, bytes]] = {}
+
+    def all(self, tools: Sequence[ToolSpec]) -> list[bytes]:
+        """One encoding for each tool, in their order."""
+        kept = self._kept
+        self._kept = {
+            id(tool): kept[id(tool)] if kept.get(id(tool), (None,))[0] is tool else (tool, self._encode(tool))
+            for tool in tools
+        }
+        return [encoded for _, encoded in self._kept.values()]

@@ -37,9 +37,10 @@ def abilities_of(model: str) -> Abilities:
                 max_output=known.max_output,
                 thinking=known.thinking,
                 tool_references=known.references,
+                server_tools=True,
                 price=known.price,
             )
-    return Abilities()
+    return Abilities(server_tools=True)
 
 
 @cache

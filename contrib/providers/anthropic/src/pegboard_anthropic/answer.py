@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from pegboard.call import Block
 from pegboard.provider import Answer, BlockDone, Part, TextDelta, ThinkingDelta, Usage
 from pegboard_http.failure import broken_line
+from pegboard_http.values import call_input
 
 from pegboard_anthropic.failure import from_event
 
@@ -97,7 +97,7 @@ class Assembly:
             self._unsigned = True
             return None
         if open_block.inputs and (text := "".join(open_block.inputs)):
-            block["input"], broken = _parsed(text)
+            block["input"], broken = call_input(text)
         index = len(self._content)
         self._content.append(block)
         if broken is not None and kind == "tool_use":
@@ -133,12 +133,3 @@ class Assembly:
             return False
         self._broken.setdefault(last, "")
         return True
-
-
-def _parsed(text: str) -> tuple[dict[str, Any], str | None]:
-    """The input of a tool call, or an empty one and the text that is no JSON object."""
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {}, text
-    return (value, None) if isinstance(value, dict) else ({}, text)

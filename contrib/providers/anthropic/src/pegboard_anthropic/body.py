@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from pegboard.call import Block, json_safe
-from pegboard.provider import Message, Request, ToolSpec
-from pegboard_http.kept import Kept, Shelf
+from pegboard.provider import Message, Request
+from pegboard_http.kept import Kept, KeptTools, Shelf
+from pegboard_http.values import encode
 
 MARK = {"type": "ephemeral"}
 BREAKPOINTS = 4
@@ -29,7 +29,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._conversations = Shelf(_Conversation)
-        self._tools: dict[int, tuple[ToolSpec, bytes]] = {}
+        self._tools = KeptTools(encode)
 
     def message(self, request: Request) -> bytes:
         """The body of a streamed message request."""
@@ -53,22 +53,13 @@ class Bodies:
     ) -> bytes:
         if request.thinking is not None:
             head["thinking"] = request.thinking
-        parts: list[bytes | bytearray] = [_encode(head)[:-1]]
+        parts: list[bytes | bytearray] = [encode(head)[:-1]]
         if request.tools:
-            parts += [b',"tools":[', b",".join(self._encoded_tools(request.tools)), b"]"]
+            parts += [b',"tools":[', b",".join(self._tools.all(request.tools)), b"]"]
         if system:
-            parts += [b',"system":', _encode(system)]
+            parts += [b',"system":', encode(system)]
         parts += [b',"messages":[', *messages, b"]}"]
         return b"".join(parts)
-
-    def _encoded_tools(self, tools: Sequence[ToolSpec]) -> list[bytes]:
-        """The encodings, kept for as long as the same tools are offered."""
-        kept = self._tools
-        self._tools = {
-            id(tool): kept[id(tool)] if kept.get(id(tool), (None,))[0] is tool else (tool, _encode(tool))
-            for tool in tools
-        }
-        return [encoded for _, encoded in self._tools.values()]
 
 
 class _Conversation(Kept):
@@ -137,10 +128,3 @@ def _encode_message(message: Message) -> bytes:
 
 def _unsigned(block: Block) -> bool:
     return block["type"] == "thinking" and not block.get("signature")
-
-
-def _encode(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(json_safe(msgspec.to_builtins(value)))

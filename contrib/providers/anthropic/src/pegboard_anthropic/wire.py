@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from pegboard_http.client import Client, json_object
+from pegboard_http.client import Client
+from pegboard_http.values import json_object
 
 from pegboard_anthropic.access import VERSION, Access
 from pegboard_anthropic.failure import from_answer

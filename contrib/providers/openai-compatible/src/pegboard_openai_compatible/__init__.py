@@ -1,0 +1,1 @@
+"""Provider for chat completions. Importing the package loads nothing."""
