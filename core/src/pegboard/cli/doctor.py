@@ -117,8 +117,9 @@ def _plugins(begun: Start) -> Iterator[Finding]:
 
 
 def _rules(begun: Start) -> Iterator[Finding]:
+    from pegboard.cli.policy_judge import rule_problems
     from pegboard.errors import UsageError
-    from pegboard.rules import lint, parse_rule
+    from pegboard.rules import parse_rule
 
     written: list[tuple[Any, str, str, str]] = [
         (item.effect, item.text, item.scope, item.source) for item in begun.settings.rules()
@@ -134,7 +135,7 @@ def _rules(begun: Start) -> Iterator[Finding]:
             rules.append(parse_rule(text, effect=effect, scope=scope, source=source, line=0))
         except UsageError as error:
             yield Finding("problem", "rules", str(error))
-    for problem in lint(rules, [found.manifest for found in begun.registry.tools().values()]):
+    for problem in rule_problems(rules, begun.registry):
         yield Finding("problem", "rules", str(problem))
 
 

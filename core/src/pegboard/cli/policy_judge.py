@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,8 +18,9 @@ from pegboard.errors import UsageError
 if TYPE_CHECKING:
     from pegboard.cli.start import Start
     from pegboard.decision import Decision, Snapshot
+    from pegboard.loader import Registry
     from pegboard.manifest import Manifest
-    from pegboard.rules import Rule
+    from pegboard.rules import Problem, Rule
     from pegboard.session import Session
     from pegboard.tool import Access
 
@@ -144,23 +145,29 @@ def _parsed(texts: RuleTexts) -> tuple[list[Rule], list[str]]:
 
 def manifest_of(name: str, session: Session) -> tuple[Manifest, bool]:
     """The manifest of a tool, and whether it is installed; of a tool that is not, what is known of it by its name."""
+    found = session.find_tool(name)
+    return (found.manifest, True) if found is not None else (_by_name(name), False)
+
+
+def _by_name(name: str) -> Manifest:
     from pegboard.manifest import API, Manifest
 
-    found = session.find_tool(name)
-    if found is not None:
-        return found.manifest, True
     for own, fields in known_tools().items():
         if name == own or name in fields.get("aliases", ()):
             given = {key: value for key, value in fields.items() if key in Manifest.__struct_fields__}
-            return Manifest(name=own, summary="", api=API, **given), False
+            return Manifest(name=own, summary="", api=API, **given)
     effects: list[Any] = ["remote"] if name.startswith("mcp__") else []
-    return Manifest(name=name, summary="", api=API, effects=effects), False
+    return Manifest(name=name, summary="", api=API, effects=effects)
 
 
-def manifests(session: Session) -> list[Manifest]:
-    """Every tool that a rule may speak about: those that are installed, and those that are known by name."""
-    found = {name: one.manifest for name, one in session.tools().items()}
-    return [*found.values(), *(manifest_of(name, session)[0] for name in known_tools() if name not in found)]
+def rule_problems(rules: Sequence[Rule], registry: Registry) -> list[Problem]:
+    """What is wrong with rules, measured by the tools that are here and those that are known by name."""
+    from pegboard.rules import lint
+
+    here = {name: one.manifest for name, one in registry.tools().items()}
+    found = lint(rules, here.values())
+    known = [*here.values(), *(_by_name(name) for name in known_tools() if name not in here)] if found else []
+    return lint([problem.rule for problem in found], known)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pegboard.cli.policy_judge import Judge, Request, manifests
+from pegboard.cli.policy_judge import Judge, Request, rule_problems
 from pegboard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,8 +110,6 @@ def run_list(flags: Mapping[str, Any], conflicts: bool, as_json: bool) -> None:
 
 def run_lint(flags: Mapping[str, Any], as_json: bool) -> int:
     """Print what is wrong with the rules; 1 when a rule is dead, misspelt, or contradicts its own examples."""
-    from pegboard.rules import lint
-
     judge = _judge(flags, quiet=True)
     settings = judge.start(None).settings
     found: list[dict[str, Any]] = [
@@ -120,8 +118,7 @@ def run_lint(flags: Mapping[str, Any], as_json: bool) -> int:
         if problem.key in KEYS or not problem.key
     ]
     listed = rows(judge)
-    session, _, _ = judge.session(Request(tool=""))
-    for problem in lint([row.rule for row in listed], manifests(session)):
+    for problem in rule_problems([row.rule for row in listed], judge.start(None).registry):
         rule = problem.rule
         text = f"{rule.effect} {rule.text}: {problem.text}" + (f"; write {problem.fix}" if problem.fix else "")
         found.append(_finding("misspelt", text, rule.source, rule.line))

@@ -99,6 +99,11 @@ def open_session(
     settings, registry = begun.settings, begun.registry
     for problem in settings.problems:
         click.echo(f"peg: {problem}", err=True)
+    if rules := settings.parsed_rules():
+        from pegboard.cli.policy_judge import rule_problems
+
+        for dead in rule_problems(rules, registry):
+            click.echo(f"peg: {dead}", err=True)
     import uuid
 
     name = session_id or str(uuid.uuid4())
