@@ -70,7 +70,7 @@ class Plain:
         return [entry["id"] for entry in (await self._call("GET", "/v1/models?limit=1000", None))["data"]]
 
     def abilities(self, model: str) -> Abilities:
-        return Abilities(thinking=model.startswith("claude-"))
+        return Abilities(thinking=model.startswith("claude-"), server_tools=True)
 
     async def close(self) -> None:
         return None

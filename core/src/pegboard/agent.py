@@ -18,7 +18,8 @@ from pegboard.answers import ask
 from pegboard.call import Outcome, Status
 from pegboard.errors import Code, ProviderError, RunStopped, Stop, TooLong, UsageError
 from pegboard.hooks import fold
-from pegboard.provider import Answer, Provider, Request
+from pegboard.lacking import Lacks
+from pegboard.provider import Answer, Message, Provider, Request
 from pegboard.spending import Limits, Spending
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Agent:
         self.spending = Spending()
         self.abilities = provider.abilities(spec.model)
         self._history = transcript.history
+        self._lacks = Lacks(spec.model, self.abilities)
         self._offer = context.Offer(session, self.abilities, spec.tools)
         self._tail = context.Tail(self._offer)
         session.loaded[spec.id] = self._history.found
@@ -219,12 +221,14 @@ class Agent:
         request = Request(
             model=spec.model,
             system=context.system_blocks(spec.system),
-            tools=self._offer.specs(self._history),
-            messages=self.transcript.messages,
+            tools=self._lacks.tools(self._offer.specs(self._history)),
+            messages=self.messages(),
             max_tokens=spec.max_tokens or self.abilities.max_output,
             thinking=spec.thinking,
             extra=spec.extra,
         )
+        for text in self._lacks.news():
+            await self.log(events.Notice(text=text))
         answer = await ask(self, request)
         if answer is None:
             self._check_abort()
@@ -233,6 +237,10 @@ class Agent:
         self._text = (self._text if self._joins else "") + _text(answer)
         self._joins, self._reason = False, answer.stop_reason
         return answer
+
+    def messages(self) -> list[Message]:
+        """The conversation, as the model can take it."""
+        return self._lacks.messages(self.transcript.messages)
 
     def _check_abort(self) -> None:
         if self.session.aborted is not None:

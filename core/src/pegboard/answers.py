@@ -39,7 +39,7 @@ async def ask(agent: Agent, request: Request) -> Answer | None:
             raise
         text = f"The model service refused a part of the conversation; it is left out: {error}"
         await agent.log(events.Notice(text=text))
-    request.messages = agent.transcript.messages
+    request.messages = agent.messages()
     return await _stream(agent, request)
 
 
