@@ -45,7 +45,7 @@ PATIENCE: dict[Kind, float] = {"shell": 5.0, "agent": 600.0, "workflow": 600.0, 
 """[D] Seconds that a headless run waits for work of this kind after its final result."""
 
 
-class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Run(msgspec.Struct, kw_only=True):
     """One piece of background work."""
 
     id: str
@@ -194,8 +194,8 @@ class Runs(Owner):
         return run
 
     def get(self, id: str) -> Run | None:
-        """The run of this id, whatever became of it."""
-        return self._runs.get(id)
+        """The run of this id, whatever became of it; also by the id of the call that began it."""
+        return self._runs.get(id) or next((run for run in reversed(self._runs.values()) if run.call == id), None)
 
     def list(self, *, agent: str | None = None, running: bool | None = None) -> Listed:
         """Runs in the order of their start: all, those of one agent, those that still run or have ended."""

@@ -107,6 +107,7 @@ class Shell:
                 given |= own
             process = subprocess.Popen(
                 argv,
+                executable=shell if box is None else None,
                 cwd=cwd,
                 env=given,
                 stdin=subprocess.DEVNULL,
@@ -252,13 +253,14 @@ def _line(
     shell: str, command: str, env: dict[str, str], own: dict[str, str], told: int
 ) -> tuple[list[str], dict[str, str]]:
     """The command line and its environment; what the shell itself must see is added to ``own``."""
-    if os.path.basename(shell) == "bash":
+    name = os.path.basename(shell)
+    if name == "bash":
         if env.get("BASH_ENV"):
             own["PEG_BASH_ENV"] = env.pop("BASH_ENV")
         own |= {"BASH_ENV": str(PRELUDE), "PEG_CWD_FD": str(told)}
-        return [shell, "-c", command], env
+        return [name, "-c", command], env
     # A plain sh reads no file before a command, so the trap stands in a line of its own before it.
-    return [shell, "-c", f"trap '{{ pwd -P; printf \"\\0\"; }} 2>/dev/null >/dev/fd/{told}' EXIT\n{command}"], env
+    return [name, "-c", f"trap '{{ pwd -P; printf \"\\0\"; }} 2>/dev/null >/dev/fd/{told}' EXIT\n{command}"], env
 
 
 def _pidfd(pid: int) -> int:

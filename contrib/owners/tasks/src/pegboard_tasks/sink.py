@@ -35,12 +35,8 @@ class Sink:
         self._tail = bytearray()
         self._handle = -1
         self._kept = 0
-        self._closed = False
-
-    @property
-    def filed(self) -> bool:
+        self.filed = False
         """Whether there is a file."""
-        return self._handle >= 0 or self._kept > 0 or (self._closed and self.path.exists())
 
     @property
     def over(self) -> bool:
@@ -55,7 +51,7 @@ class Sink:
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
         room = HEAD - len(self._head)
-        if self._handle < 0 and not self.fault and self.total + len(data) > HEAD + TAIL:
+        if not self.filed and not self.fault and self.total + len(data) > HEAD + TAIL:
             self.open()
         self.total += len(data)
         if self._handle >= 0:
@@ -68,8 +64,8 @@ class Sink:
             del self._tail[:-TAIL]
 
     def open(self) -> None:
-        """Begin the file, with what there is so far."""
-        if self._handle >= 0 or self._closed:
+        """Begin the file, with what there is so far; also after the end, as long as memory holds all of it."""
+        if self.filed:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -78,18 +74,18 @@ class Sink:
         except OSError as error:
             self.fault = error.strerror or str(error)
             return
+        self.filed = True
         self._write(bytes(self._head + self._tail))
 
     def close(self) -> None:
         """End the file; where it is cut, its last words are those of the output."""
         if self._handle < 0:
-            self._closed = True
             return
         if self.total > self._kept and not self.fault:
             last = bytes(self._tail[-TAIL:])
             self._put(f"\n[The last {len(last):,} of {self.total:,} bytes:]\n".encode() + last)
         os.close(self._handle)
-        self._handle, self._closed = -1, True
+        self._handle = -1
 
     def whole(self) -> bytes | None:
         """All of the output, or None when it is more than is kept in memory."""

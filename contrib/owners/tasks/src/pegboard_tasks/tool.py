@@ -15,7 +15,7 @@ from pegboard_tasks.runs import Run, Runs, said
 class TaskStopInput(Input):
     """Which task to stop."""
 
-    task_id: str = Field(min_length=1, description="Id of the background task")
+    task_id: str = Field(min_length=1, description="Id of the task, or of the call that began it")
 
 
 class TaskStopOutput(Output):
