@@ -222,6 +222,21 @@ def test_the_end_is_found_without_reading_all(tmp_path: Path) -> None:
     assert link is not None and (link.seq, skipped, torn) == (50, [], False)
 
 
+def test_keys_and_passwords_are_not_written(tmp_path: Path) -> None:
+    secrets = [
+        "sk-ant-api03-abcdefghijklmnop", "ghp_abcdefghijklmnopqrstuvwx", "AKIAABCDEFGHIJKLMNOP", "xoxb-12345678901",
+        "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.SflKxwRJSMeKKF2QT4",
+    ]  # fmt: skip
+    texts = [*secrets, "Bearer abcd1234", "password=hunter22", "https://me:hunter22@host/x"]
+    log = DecisionLog(tmp_path)
+    for text in texts:
+        log.append(record(cwd=f"curl -H 'X: {text}' y"))
+    whole = (tmp_path / audit.FILE_NAME).read_text()
+    assert not [text for text in [*secrets, "abcd1234", "hunter22"] if text in whole]
+    assert whole.count("[masked]") == len(texts)
+    assert check(tmp_path).broken is None
+
+
 # -- in the pipeline -------------------------------------------------------------------------------------------------
 
 

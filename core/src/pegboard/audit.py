@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,13 @@ PATIENCE = 2.0
 
 SEGMENTS, TEXT, RULES = 32, 400, 8
 """[C] Most segments, characters of a text and rules of a segment in one record, so that its size is bounded."""
+
+SECRET = re.compile(
+    rb"\b(?:sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|AKIA[0-9A-Z]{16}|xox[abeprs]-[\w-]{10,}"
+    rb"|AIza[\w-]{30,}|npm_\w{30,}|pypi-[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,})"
+    rb"|(?i:(?<=bearer )|(?<=password[=:]))[^\s\"'\\]{4,}|://[^\s/\"'\\:@]+:[^\s/\"'\\@]+@"
+)
+"""Known shapes of keys and passwords. They are never written, also where a command held them."""
 
 _TAIL = 4096
 
@@ -117,7 +125,7 @@ class DecisionLog:
         with self._held():
             record.skipped, begin = self._catch_up()
             record.seq, record.prev_hash = self.last.seq + 1, self.last.hash
-            body = _encode(record)
+            body = SECRET.sub(b"[masked]", _encode(record))
             link = Link(record.seq, hashlib.sha256(body).hexdigest())
             line = memoryview(begin + body[:-1] + b',"hash":"' + link.hash.encode() + b'"}\n')
             while line:
