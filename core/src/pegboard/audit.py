@@ -46,6 +46,10 @@ SECRET = re.compile(
 )
 """Known shapes of keys and passwords. They are never written, also where a command held them."""
 
+_HINTS = (b"sk-", b"gh", b"glpat-", b"AKIA", b"xox", b"AIza", b"npm_", b"pypi-", b"eyJ", b"earer ", b"EARER ", b"assword",
+    b"ASSWORD", b"://")  # fmt: skip
+"""A text without any of these has no such shape; looking for them costs a tenth of the pattern."""
+
 _TAIL = 4096
 
 _encoder = msgspec.json.Encoder(order="sorted", enc_hook=str)
@@ -125,7 +129,7 @@ class DecisionLog:
         with self._held():
             record.skipped, begin = self._catch_up()
             record.seq, record.prev_hash = self.last.seq + 1, self.last.hash
-            body = SECRET.sub(b"[masked]", _encode(record))
+            body = _masked(_encode(record))
             link = Link(record.seq, hashlib.sha256(body).hexdigest())
             line = memoryview(begin + body[:-1] + b',"hash":"' + link.hash.encode() + b'"}\n')
             while line:
@@ -293,6 +297,10 @@ def _encode(value: Any) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         return _encoder.encode(json_safe(msgspec.to_builtins(value)))
+
+
+def _masked(body: bytes) -> bytes:
+    return SECRET.sub(b"[masked]", body) if any(hint in body for hint in _HINTS) else body
 
 
 def _linked(line: bytes) -> Link | None:
