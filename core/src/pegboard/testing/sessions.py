@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pegboard.loader import Found
     from pegboard.tool import Context
 
-SECRET = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+SECRET = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 
 def set_room(folder: Path, setenv: Callable[[str, str], None]) -> None:

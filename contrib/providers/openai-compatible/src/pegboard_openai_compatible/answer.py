@@ -84,19 +84,23 @@ class Assembly:
         field = next((name for name in _REASONING if delta.get(name)), None)
         if field is not None:
             parts += self._switch(field)
-            self._texts.append(delta[field])
-            parts.append(ThinkingDelta(delta[field]))
+            parts.append(ThinkingDelta(self._more(delta[field])))
         text = delta.get("content") or delta.get("refusal")
         if text:
             if delta.get("refusal"):
                 self._finish = "content_filter"
             parts += self._switch("text")
-            self._texts.append(text)
-            parts.append(TextDelta(text))
+            parts.append(TextDelta(self._more(text)))
         for fragment in delta.get("tool_calls") or ():
             parts += self._switch("")
             self._fragment(fragment)
         return parts
+
+    def _more(self, text: Any) -> str:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is no text")
+        self._texts.append(text)
+        return text
 
     def _switch(self, kind: str) -> list[Part]:
         """Begin a block of another kind; the one before it is complete."""
