@@ -46,8 +46,10 @@ SECRET = re.compile(
 )
 """Known shapes of keys and passwords. They are never written, also where a command held them."""
 
-_HINTS = (b"sk-", b"gh", b"glpat-", b"AKIA", b"xox", b"AIza", b"npm_", b"pypi-", b"eyJ", b"earer ", b"EARER ", b"assword",
-    b"ASSWORD", b"://")  # fmt: skip
+_HINTS = (
+    b"sk-", b"gh", b"glpat-", b"AKIA", b"xox", b"AIza", b"npm_", b"pypi-", b"eyJ", b"earer ", b"EARER ", b"assword",
+    b"ASSWORD", b"://",
+)  # fmt: skip
 """A text without any of these has no such shape; looking for them costs a tenth of the pattern."""
 
 _TAIL = 4096
