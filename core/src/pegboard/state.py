@@ -102,6 +102,9 @@ class Owner:
     def recall(self, saved: JSON) -> None:
         """Take back one piece that `remember` gave. In a resumed session called for each, oldest first, before use."""
 
+    async def resumed(self) -> None:
+        """Everything that an earlier process remembered is recalled: close what it left open. Before any use."""
+
     async def mark(self) -> Mark | None:
         """A point to return to. None = cannot be rewound, and rewind says so."""
         return None
@@ -145,12 +148,20 @@ class Owners:
                 found = self._open.get(key)
                 if found is None:
                     found = await owner.open(place)
-                    for piece in self._saved.pop(_saved_key(owner, key[1]), ()):
+                    saved = self._saved.pop(_saved_key(owner, key[1]), None)
+                    for piece in saved or ():
                         found.recall(piece)
+                    if saved is not None:
+                        await found.resumed()
                     if self.opened is not None:
                         await self.opened(_saved_key(owner, key[1]), found)
                     self._open[key] = found
         return cast(O, found)
+
+    @property
+    def waiting(self) -> list[str]:
+        """Names of owners that have something to recall and were not asked for yet, as in transcripts."""
+        return list(self._saved)
 
     def restore(self, saved: dict[str, JSON]) -> None:
         """Keep the pieces of one `State` record of a resumed session until their owners are asked for."""

@@ -73,16 +73,17 @@ async def test_bg_2_kill_and_resume_gives_one_collapsed_notice(peg_session, tmp_
         transcript = Transcript.resume(folder)
         session = Session.create(bench.places, old.settings, old.registry, transcript=transcript)
         async with session:
-            await session.bus.ask("peg_session_start", session=session, kind="resume")
+            runs = await session.owners.get(Runs, session.place("main"))
             (post,) = session.take_posts()
             assert post.origin == "task-notification"
             assert texts([post]).startswith("2 background tasks were stopped, because the program that ran them ended")
-            runs = await session.owners.get(Runs, session.place("main"))
             assert [(run.status, run.reason) for run in runs.list()] == [
                 ("stopped", "the program that ran it ended")
             ] * 2
             assert not any(trees.members(0, mark) for mark in marks)
-            assert await runs.settle() == 0 and session.take_posts() == []
+            session.save_state()
+        states = [record.owners for record in read(folder / "transcript.jsonl") if isinstance(record, events.State)]
+        assert [run.status for run in state_of(states)] == ["stopped", "stopped"]
 
 
 VICTIM = """

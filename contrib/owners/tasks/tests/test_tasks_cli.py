@@ -59,6 +59,16 @@ def test_a_background_command_in_a_headless_run(peg):
     assert run["id"] in peg("tasks", "output", "none", code=2)
 
 
+def test_a_headless_run_gives_commands_a_moment(peg):
+    """What ends soon after the final result ends by itself; what would not is ended with the session."""
+    quick = call("sleep 0.8; echo late > late.txt; sleep 98", run_in_background=True)
+    with MessagesService([quick, "done"]) as service:
+        peg("-p", "go", "--allow", "Bash", service=service)
+    assert (peg.folder / "late.txt").read_text() == "late\n"
+    run = json.loads(peg("tasks", "list", "--json"))
+    assert (run["status"], run["reason"]) == ("stopped", "the session ended")
+
+
 def test_a_session_that_was_killed_is_taken_up_again(peg):
     """BG-2 from outside: the request after a resume holds one message about what was stopped."""
     with MessagesService([call("sleep 96", run_in_background=True), call("kill -9 $PPID")]) as service:

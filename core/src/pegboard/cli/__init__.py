@@ -40,15 +40,29 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+            formatter.write_dl(sorted({**_brought(), **COMMANDS}.items()))
+
+
+def _brought() -> dict[str, str]:
+    """Sub-commands that plug-ins bring by entry points, with where they come from; nothing is imported."""
+    from pegboard.candidate import Kind
+    from pegboard.cli.start import start
+
+    return {one.name: f"From {one.distribution or one.where}." for one in start().registry.of_kind(Kind.COMMAND)}
 
 
 def _plugin_command(name: str) -> click.Command | None:
-    """A sub-command that an approved plug-in brings through `peg_commands`."""
+    """A sub-command that an approved plug-in brings: by an entry point of its name, or through `peg_commands`."""
+    from pegboard.candidate import Kind
     from pegboard.cli.start import start
 
+    registry = start().registry
+    for one in registry.of_kind(Kind.COMMAND):
+        if one.name == name:
+            found: click.Command = registry.load(one)
+            return found
     group = click.Group("peg")
-    start().registry.manager.hook.peg_commands(cli=group)
+    registry.manager.hook.peg_commands(cli=group)
     return group.commands.get(name)
 
 

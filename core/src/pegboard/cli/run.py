@@ -151,9 +151,11 @@ def choose_provider(session: Session, model: str | None) -> tuple[str, Provider]
 
 
 async def _opening(session: Session, resumed: bool) -> list[UserText]:
-    """What plug-ins say at the start of a session."""
+    """What plug-ins say at the start of a session; owners of a resumed one look after what was left open."""
     from pegboard.context import said
 
+    if resumed:
+        await _wake(session)
     if not session.bus.has("peg_session_start"):
         return []
     replies = await session.bus.ask("peg_session_start", session=session, kind="resume" if resumed else "startup")
@@ -162,6 +164,17 @@ async def _opening(session: Session, resumed: bool) -> list[UserText]:
             await session.host.notify(f"The hook {reply.plugin} failed at the start of the session: {reply.error}")
     fragments = [fragment for reply in replies for fragment in reply.value or ()]
     return [said(fragment.text, author=fragment.author, origin="hook") for fragment in fragments]
+
+
+async def _wake(session: Session) -> None:
+    """Open the owners of the session that an earlier process had open; only those that tools name are ever imported."""
+    from pegboard.cli.owners import load
+
+    named = {name for found in session.tools().values() for name in found.manifest.owners}
+    for name in session.owners.waiting:
+        owner = load(name) if name in named else None
+        if owner is not None:
+            await session.owners.get(owner, session.place("main"))
 
 
 async def _watch(session: Session, out: Out, scope: Any, *, task_status: Any) -> None:

@@ -56,7 +56,6 @@ class Bash(Tool[BashInput, BashOutput]):
 
     async def run(self, input: BashInput, ctx: Context) -> BashOutput | Launched[BashOutput]:
         runs = await ctx.own(Runs)
-        await runs.settle()
         job = Job(input, read(input.command, ctx), ctx, runs)
         cwd = await job.stand()
         if input.run_in_background:

@@ -120,8 +120,8 @@ class Runs(Owner):
         self._scopes: dict[str, anyio.CancelScope] = {}
         self._ends: dict[str, anyio.Event] = {}
         self._why: dict[str, str] = {}
-        self._before: list[str] = []
-        """Runs of an earlier process that were not seen to end."""
+        self._noted = False
+        """The transcript says that commands were run, so that a resumed session looks for what is left of them."""
         self._closing = False
 
     @classmethod
@@ -151,6 +151,9 @@ class Runs(Owner):
 
     def shell(self, command: str, sink: Sink, *, cwd: Path, box: Sandbox | None = None) -> Shell:
         """Start a command in this session's child environment, in a box if there is one. Raises `Refusal`."""
+        if not self._noted:
+            self._noted = self.dirty = True
+            self._session.save_state()
         env = self._session.child_env()
         return Shell.start(command, cwd=cwd, env=env, sink=sink, session=self._session.id, box=box)
 
@@ -289,30 +292,23 @@ class Runs(Owner):
 
     def remember(self) -> JSON | None:
         news, self._news = self._news, set()
-        return {key: msgspec.to_builtins(self._runs[key]) for key in sorted(news)} or None
+        return {key: msgspec.to_builtins(self._runs[key]) for key in sorted(news)}
 
     def recall(self, saved: JSON) -> None:
         for key, data in saved.items():
             self._runs[key] = msgspec.convert(data, Run)
-        self._before = [run.id for run in self.list(running=True)]
 
-    async def settle(self, *, sweep: bool = False) -> int:
-        """Close what an earlier process of this session left open; returns how many runs that were.
-
-        What still lives of it is ended; ``sweep``: looked for even if no run was open. One message tells of all of
-        them. To be called before this process starts anything.
-        """
-        before, self._before = self._before, []
-        lost = [self._runs[key] for key in before if self._runs[key].running and key not in self._ends]
-        if lost or sweep:
-            await trees.end(0, f"{trees.SESSION}={self._session.id}", LAST_GRACE)
+    async def resumed(self) -> None:
+        """End what still lives of an earlier process of this session, and tell once of what it did not see end."""
+        self._noted = True
+        await trees.end(0, f"{trees.SESSION}={self._session.id}", LAST_GRACE)
+        lost = self.list(running=True)
         for run in lost:
             run.status, run.reason = "stopped", "the program that ran it ended"
             run.ended, run.size = time.time(), _size(run.output)
             self._changed(run)
         if lost:
             self._session.post(notice(_collapsed(lost, "the program that ran them ended"), author="tasks"))
-        return len(lost)
 
     async def close(self) -> None:
         """Stop everything that still runs, whole trees; the one message about it waits for a resumed session."""

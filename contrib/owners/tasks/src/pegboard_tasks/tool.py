@@ -60,7 +60,6 @@ class TaskStop(Tool[TaskStopInput, TaskStopOutput]):
 
 async def _find(id: str, ctx: Context) -> tuple[Runs, Run]:
     runs = await ctx.own(Runs)
-    await runs.settle()
     run = runs.get(id)
     if run is None or (ctx.agent not in ("main", run.agent)):
         running = [one for one in runs.list(running=True) if ctx.agent in ("main", one.agent)]
