@@ -13,6 +13,13 @@ import click
 from pegboard.cli.options import policy_options
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+SCOPE = click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local"]),
+    default="local",
+    show_default=True,
+    help="Whose settings to change.",
+)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -102,6 +109,27 @@ def lint_(json_: bool, **flags: Any) -> int:
     from pegboard.cli.policy_rules import run_lint
 
     return run_lint(flags, json_)
+
+
+@command.command()
+@click.argument("effect", type=click.Choice(["allow", "ask", "deny"]))
+@click.argument("rule")
+@SCOPE
+def add(effect: str, rule: str, scope: str) -> None:
+    """Add a RULE to the settings of a scope. What is wrong with it is said before anything is written."""
+    from pegboard.cli.policy_edit import run_add
+
+    run_add(effect, rule, scope)
+
+
+@command.command()
+@click.argument("rule")
+@SCOPE
+def remove(rule: str, scope: str) -> None:
+    """Take a RULE out of the settings of a scope, whatever its effect: also what an "always" has saved."""
+    from pegboard.cli.policy_edit import run_remove
+
+    run_remove(rule, scope)
 
 
 @command.command()

@@ -70,8 +70,9 @@ def _free(manifest: Manifest, session: Session, snapshot: Snapshot) -> Iterator[
         decision = decide(manifest, {}, resolve_accesses(accesses, snapshot), snapshot)
         if decision.verdict == "allow" and decision.winner is None:
             yield f"{what}: {decision.decided_by.reason}"
-    if manifest.name == "Bash":
-        yield from _read_only_commands()
+    passing = [text for text in known_tools().get(manifest.name, {}).get("try", ()) if _passes(text, manifest, session)]
+    if passing:
+        yield f"of the commands that were tried: {', '.join(passing)}"
 
 
 def _trials(manifest: Manifest, session: Session, snapshot: Snapshot) -> Iterator[tuple[str, list[Access]]]:
@@ -96,9 +97,15 @@ def _trials(manifest: Manifest, session: Session, snapshot: Snapshot) -> Iterato
         yield "any call", []
 
 
-def _read_only_commands() -> Iterator[str]:
-    """The programs that the shell library knows as harmless under some of their options."""
-    return iter(())
+def _passes(command: str, manifest: Manifest, session: Session) -> bool:
+    """Whether a command runs unasked for what it is, not for a rule."""
+    from pegboard.cli.policy_judge import accesses_of
+    from pegboard.policy import decide, resolve_accesses
+
+    snapshot = session.snapshot()
+    accesses, problem = accesses_of(manifest, {"command": command}, session, snapshot)
+    decision = decide(manifest, {"command": command}, resolve_accesses(accesses, snapshot), snapshot)
+    return not problem and decision.verdict == "allow" and not any(found.ruled for found in decision.findings)
 
 
 def _speaks(rule: Rule, manifest: Manifest, session: Session) -> bool:
