@@ -102,6 +102,8 @@ def test_managed_rules_only_is_named(peg: Shell) -> None:
         ({"allow": ["Read(//etc/**)"], "deny": ["Read(//etc/hosts)"]}, []),
         ({"allow": ["Read(//data/*.txt)"], "deny": ["Read(*.txt)"]}, []),
         ({"allow": ["Read(data/*.txt)"], "deny": ["Read(*.txt)"]}, ["shadowed"]),
+        ({"allow": ["Read(data/*)"], "deny": ["Read(data/??????)"]}, []),
+        ({"allow": ["Read(data/*)"], "deny": ["Read(data/[a-z]*)"]}, []),
         ({"allow": ["Edit(.git/**)"]}, ["shadowed"]),
         ({"allow": ["Bash(rm -rf /)"]}, ["shadowed"]),
         ({"allow": ["WebFetch(domain:a.b)"], "deny": ["WebFetch(domain:*.b)"]}, ["shadowed"]),

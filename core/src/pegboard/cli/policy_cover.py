@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FRESH = "zq7peg"
 """Stands for "anything": a text that no rule spells out."""
 
+OTHER = "%Q-9_\u00e9.peg"
+"""A second one for paths, of other characters and another length, because ``?`` and ``[a-z]`` may fit the first."""
+
 
 class Sample(NamedTuple):
     """One call that a rule speaks about: the tool's names, and what it touches."""
@@ -107,7 +110,7 @@ def _accesses(rule: Rule, snapshot: Snapshot) -> Iterator[Access]:
     if kind == "path":
         make = Access.edit if rule.tool == "Edit" else Access.read
         for bound in bind(rule, snapshot.index.anchors):
-            yield from (make(path) for path in _paths(bound))
+            yield from (make(path) for fresh in (FRESH, OTHER) for path in _paths(bound, fresh))
     elif kind == "command":
         pattern = command_pattern(given)
         text = FRESH.join(pattern.stem)
@@ -126,22 +129,22 @@ def _accesses(rule: Rule, snapshot: Snapshot) -> Iterator[Access]:
         yield Access.use(FRESH.join(pieces(given)))
 
 
-def _paths(bound: Bound[Rule]) -> Iterator[str]:
+def _paths(bound: Bound[Rule], fresh: str) -> Iterator[str]:
     parts: list[tuple[tuple[str, ...], ...]] = []
     if bound.pattern.floats:
-        parts.append(((), (FRESH, FRESH)))
+        parts.append(((), (fresh, fresh)))
     last = len(bound.pattern.parts) - 1
     for index, part in enumerate(bound.pattern.parts):
         if part == "**":
-            parts.append(((FRESH,), (FRESH, FRESH)) if index == last else ((), (FRESH,), (FRESH, FRESH)))
+            parts.append(((fresh,), (fresh, fresh)) if index == last else ((), (fresh,), (fresh, fresh)))
             continue
         text = literal(part)
         if text is None:
             if re.search(r"[\[\\]", part):
                 return
-            text = re.sub(r"\*+", FRESH, part).replace("?", "q")
+            text = re.sub(r"\*+", fresh, part).replace("?", "q")
         parts.append(((text,),))
     if not bound.pattern.exact and bound.pattern.parts[-1:] != ("**",):
-        parts.append(((), (FRESH,)))
+        parts.append(((), (fresh,)))
     for chosen in product(*parts):
         yield "/".join((bound.base.rstrip("/"), *(name for names in chosen for name in names))) or "/"
