@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 CONTINUE = "Your answer was cut at the output limit. Go on exactly where it ended."
 EMPTY = "Your last answer was empty. Go on with the task, or say that you are done."
-VETOES = 3
-"""[C] How often in a row a hook may keep a run from ending."""
+VETOES = 8
+"""[D] How often in a row a hook may keep a run from ending."""
 
 ORDER = ("human", "task-notification", "peer", "coordinator", "scheduled")
 """Who is heard first when several messages wait."""
@@ -110,6 +110,7 @@ class Agent:
         text = context.said(prompt, author="", origin="human") if isinstance(prompt, str) else prompt
         stopped: Stop | None = None
         errors: list[str] = []
+        kind = ""
         try:
             await self._start(text, opening)
             await self._loop()
@@ -118,10 +119,11 @@ class Agent:
         except TooLong as error:
             stopped, errors = Stop.TOO_LONG, [str(error)]
         except ProviderError as error:
-            errors = [str(error)]
+            errors, kind = [str(error)], error.kind
         reason = stopped.value if stopped else "provider_error" if errors else "completed"
         turns = self.spending.turns - before
-        await self.log(events.Ended(reason=reason, turns=turns))
+        ended = events.Ended(reason=reason, turns=turns, error="\n".join(errors), kind=kind, agent=self.spec.id)
+        await self.log(ended)
         return RunResult(
             text=self._text,
             stop_reason=self._reason,
@@ -132,6 +134,7 @@ class Agent:
         )
 
     async def _start(self, prompt: events.UserText, opening: Iterable[events.UserText]) -> None:
+        self._check_halt()
         denied, note = await self._may(prompt)
         if denied:
             raise RunStopped(Stop.REFUSAL, f"The prompt was refused: {denied}")
@@ -150,10 +153,15 @@ class Agent:
             if await self._follow(answer):
                 continue
             if waiting := self._waiting():
-                for text in waiting:
-                    await self.log(text)
+                for said in waiting:
+                    await self.log(said)
                 continue
-            denied, note = await self._may(events.Ended(reason="completed", turns=self.spending.turns))
+            turns, agent = self.spending.turns, self.spec.id
+            ended = events.Ended(reason="completed", turns=turns, text=self._text, agent=agent)
+            denied, note = await self._may(ended)
+            if denied and vetoes == VETOES:
+                text = f"A hook kept the run from ending {VETOES} times in a row; it ends all the same. {denied}"
+                await self.log(events.Notice(text=text, kind="hook"))
             if not denied or vetoes == VETOES:
                 return
             vetoes += 1
@@ -189,6 +197,7 @@ class Agent:
     async def _calls(self, turn: Turn, answer: Answer) -> None:
         """Run the calls of an answer, or answer them as not run when the run ends here."""
         self._nudged = ""
+        outcomes: list[Outcome] = []
         over = self.limits.over(self.spending)
         if not over and answer.stop_reason == "refusal":
             over = RunStopped(Stop.REFUSAL, "The model declined to go on.")
@@ -207,7 +216,29 @@ class Agent:
         if over is not None:
             raise over
         self._check_abort()
+        await self._after_batch(turn, outcomes)
         self.transcript.say(*self._tail.news(self.session))
+
+    async def _after_batch(self, turn: Turn, outcomes: list[Outcome]) -> None:
+        """Show a whole batch to the hooks; one of them may end the run before the next request."""
+        if not self.session.bus.has("peg_before_event"):
+            return
+        results = [
+            events.Result(
+                id=call.id,
+                tool=call.tool,
+                outcome=outcome.status.value,
+                text=outcome.text,
+                is_error=outcome.is_error,
+                input=call.input,
+            )
+            for call, outcome in zip(turn.calls, outcomes, strict=True)
+        ]
+        denied, note = await self._may(events.Batch(results=results, agent=self.spec.id))
+        for text in note:
+            await self.log(text)
+        if denied:
+            raise RunStopped(Stop.HOOK, denied)
 
     async def _answer_unrun(self, turn: Turn, over: RunStopped) -> None:
         code = Code.BUDGET_EXCEEDED if over.reason is Stop.BUDGET else Code.LIMIT_REACHED
@@ -245,6 +276,13 @@ class Agent:
     def _check_abort(self) -> None:
         if self.session.aborted is not None:
             raise RunStopped(self.session.aborted, "The run was interrupted.")
+        self._check_halt()
+
+    def _check_halt(self) -> None:
+        """End the run where a hook wants that; the reason is used up by it."""
+        text, self.session.halted = self.session.halted, ""
+        if text:
+            raise RunStopped(Stop.HOOK, text)
 
     def _waiting(self) -> list[events.UserText]:
         """Take the waiting messages: the person first, machines after."""
@@ -257,6 +295,7 @@ class Agent:
         if not self.session.bus.has("peg_before_event"):
             return "", []
         verdict, by = fold(await self.session.bus.ask("peg_before_event", event=event, session=self.session))
+        self._check_halt()
         note = [context.said(verdict.note, author="hook", origin="hook")] if verdict.note else []
         return (verdict.reason or f"{by} said no.") if verdict.decision == "deny" else "", note
 

@@ -135,6 +135,7 @@ class Stop(StrEnum):
     TERMINATED = "terminated"
     TOO_LONG = "too_long"
     INCOMPLETE = "incomplete"
+    HOOK = "hook_stopped"
 
 
 class RunStopped(PegError):

@@ -22,6 +22,9 @@ Origin = Literal[
 class Event(msgspec.Struct, kw_only=True, tag_field="type"):
     """Base of all records."""
 
+    hook: ClassVar[str] = ""
+    """The name under which external hooks hear of it; empty = not by itself. Its fields are their input."""
+
     time: float = 0.0
     """Seconds since the epoch; set when the record is appended."""
 
@@ -230,11 +233,35 @@ class Notice(Event, tag="notice"):
     kind: str = "info"
 
 
+class HookRan(Event, tag="hook"):
+    """An external hook ran, and what came of it."""
+
+    id: str
+    event: str
+    name: str
+    """Event and what its matcher ran on, as in ``PreToolUse:Bash``."""
+    command: str
+    source: str
+    """The file that configures it."""
+    outcome: Literal["success", "blocked", "error", "cancelled"]
+    exit_code: int | None = None
+    seconds: float = 0.0
+    said: str = ""
+    """Its reason or its error, shortened."""
+
+
 class Ended(Event, tag="ended"):
-    """The run is over."""
+    """The run is over; asked about before, it is about to be over."""
 
     reason: str
     turns: int
+    text: str = ""
+    """The last answer; only where hooks are asked whether the run may end."""
+    error: str = ""
+    """What went wrong, in words."""
+    kind: str = ""
+    """The kind of error that the model service named."""
+    agent: str = "main"
 
 
 Record = (
@@ -258,8 +285,16 @@ Record = (
     | Retry
     | Settled
     | Notice
+    | HookRan
     | Ended
 )
+
+
+class Batch(Event, tag="batch"):
+    """All calls of one answer have their result; asked about before the next request, never stored."""
+
+    results: list[Result]
+    agent: str = "main"
 
 
 class Delta(Event, tag="delta"):

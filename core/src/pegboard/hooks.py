@@ -35,7 +35,10 @@ hook = pluggy.HookimplMarker("pegboard")
 """Marks an implementation in a plug-in: ``@hook``."""
 
 HOOK_SECONDS = 60.0
-"""[C] Time limit of one in-process implementation of an async hook."""
+"""[C] Time limit of one in-process implementation of an async hook.
+
+A plug-in with time limits of its own says so with a ``HOOK_SECONDS`` in its module or class.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Verdict:
     reason: str = ""
     input: dict[str, Any] | None = None
     note: str = ""
+    source: str = ""
+    """Who decided, where the plug-in speaks for others; empty = the plug-in itself."""
 
 
 @dataclass(frozen=True)
@@ -208,11 +213,12 @@ class Bus:
 
         async def one(index: int, impl: Any) -> None:
             given = {key: arguments[key] for key in impl.argnames}
+            seconds = getattr(impl.plugin, "HOOK_SECONDS", self._seconds)
             try:
-                with anyio.fail_after(self._seconds):
+                with anyio.fail_after(seconds):
                     replies[index] = Heard(impl.plugin_name, await impl.function(**given))
             except TimeoutError:
-                late = TimeoutError(f"{name} of {impl.plugin_name} took longer than {self._seconds:g} s")
+                late = TimeoutError(f"{name} of {impl.plugin_name} took longer than {seconds:g} s")
                 replies[index] = Heard(impl.plugin_name, error=late)
             except Exception as error:
                 replies[index] = Heard(impl.plugin_name, error=error)
@@ -253,6 +259,6 @@ def fold(replies: Iterable[Heard[Verdict]]) -> tuple[Verdict, str]:
         if verdict.decision is not None and (
             decided is None or PRECEDENCE.index(verdict.decision) < PRECEDENCE.index(decided.decision or "allow")
         ):
-            decided, by = verdict, reply.plugin
+            decided, by = verdict, verdict.source or reply.plugin
     base = decided or Verdict()
     return Verdict(base.decision, base.reason, changed, "\n".join(notes)), by

@@ -54,6 +54,10 @@ class Reply:
 
     choice: Choice
     comment: str = ""
+    input: dict[str, Any] | None = None
+    """Another input to run the call with; it is judged again."""
+    source: str = ""
+    """Who answered, where it was not the person."""
 
 
 class Host:

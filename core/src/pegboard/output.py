@@ -24,7 +24,7 @@ JSONObject = dict[str, Any]
 FORMAT = 1
 """Version of the JSON formats; in the first line and in the result."""
 
-CAPABILITIES = ("outcome", "api_retry", "permission_denied", "stream_event")
+CAPABILITIES = ("outcome", "api_retry", "hook_response", "permission_denied", "stream_event")
 
 DENIALS = frozenset(
     {
@@ -95,6 +95,8 @@ def lines(event: events.Event, session_id: str, *, partial: bool = False) -> lis
         return [{"type": "stream_event", "event": given, "parent_tool_use_id": None, "session_id": session_id}]
     if isinstance(event, events.Retry):
         return [_retry(event, session_id)]
+    if isinstance(event, events.HookRan):
+        return [_hook(event, session_id)]
     if isinstance(event, events.Notice):
         return [_system("notice", session_id, text=event.text, kind=event.kind)]
     return []
@@ -183,6 +185,20 @@ def _denial(event: events.Result) -> JSONObject:
 
 def _denial_line(event: events.Result, session_id: str) -> list[JSONObject]:
     return [_system("permission_denied", session_id, **_denial(event))] if is_denial(event) else []
+
+
+def _hook(event: events.HookRan, session_id: str) -> JSONObject:
+    return _system(
+        "hook_response",
+        session_id,
+        hook_id=event.id,
+        hook_name=event.name,
+        hook_event=event.event,
+        outcome=event.outcome,
+        exit_code=event.exit_code,
+        output=event.said,
+        duration_ms=round(event.seconds * 1000),
+    )
 
 
 def _retry(event: events.Retry, session_id: str) -> JSONObject:

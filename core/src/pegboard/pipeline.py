@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -24,6 +24,7 @@ from pegboard.host import Choice
 from pegboard.tool import Access, Context, Launched
 
 if TYPE_CHECKING:
+    from pegboard.host import Question, Reply
     from pegboard.loader import Found
     from pegboard.policy import Decision, Snapshot
     from pegboard.session import Session
@@ -183,6 +184,8 @@ async def before_hooks(state: CallState) -> None:
     session = state.session
     if not session.bus.has("peg_before_call"):
         return
+    if session.halted:
+        raise Refusal(Code.CANCELLED, f"{state.name} was not run, because a hook ends the run: {session.halted}")
     _, _, ctx = state.parts()
     seen = Call(id=state.call.id, tool=state.name, input=dict(state.raw), origin=state.call.origin)
     verdict, by = fold(await session.bus.ask("peg_before_call", call=seen, ctx=ctx))
@@ -202,14 +205,8 @@ async def before_hooks(state: CallState) -> None:
 
 async def decide(state: CallState) -> None:
     """5. Deny rules, ask rules, floors, mode, allow rules, then the question to the person."""
-    from pegboard import policy
-
-    found, tool, _ = state.parts()
-    state.accesses = list(tool.accesses(state.input, state.parts()[2]))
-    judged = policy.resolve_accesses(state.accesses, state.snapshot)
-    state.decision = decision = policy.decide(found.manifest, state.raw, judged, state.snapshot)
-    if decision.verdict == "deny":
-        raise _denied(state, decision)
+    found, _, _ = state.parts()
+    decision = _judge(state)
     asks = decision.verdict == "ask" and not (state.hook_says == "allow" and decision.question_only)
     if found.manifest.person and decision.winner is None:
         asks = False  # the tool puts its own question to the person
@@ -217,18 +214,38 @@ async def decide(state: CallState) -> None:
         await _ask(state, decision)
 
 
-async def _ask(state: CallState, decision: Decision) -> None:
+def _judge(state: CallState) -> Decision:
     from pegboard import policy
 
-    found, _, ctx = state.parts()
+    found, tool, ctx = state.parts()
+    state.accesses = list(tool.accesses(state.input, ctx))
+    judged = policy.resolve_accesses(state.accesses, state.snapshot)
+    state.decision = decision = policy.decide(found.manifest, state.raw, judged, state.snapshot)
+    if decision.verdict == "deny":
+        raise _denied(state, decision)
+    return decision
+
+
+async def _automatic(state: CallState, question: Question) -> Reply | None:
+    """The answer of a plug-in. None says yes in place of a person where a floor wants one."""
+    decision, session = question.decision, state.session
+    floor = decision.verdict == "ask" and decision.winner is None and not decision.question_only
+    if session.bus.has("peg_answer"):
+        for heard in await session.bus.ask("peg_answer", question=question, ctx=state.ctx):
+            reply: Reply | None = heard.value
+            if reply is not None and (reply.choice is Choice.NO or not floor):
+                return replace(reply, source=reply.source or heard.plugin)
+    return None
+
+
+async def _ask(state: CallState, decision: Decision, *, hooks: bool = True) -> None:
+    from pegboard import policy
+
+    found, _, _ = state.parts()
     session = state.session
     question = session.question(state.call.id, found, state.raw, state.accesses, decision)
-    reply, who = None, "user"
-    if session.bus.has("peg_answer"):
-        for heard in await session.bus.ask("peg_answer", question=question, ctx=ctx):
-            if heard.value is not None:
-                reply, who = heard.value, "hook"
-                break
+    reply = await _automatic(state, question) if hooks else None
+    who = "user" if reply is None else "hook"
     if reply is None and session.mode != policy.Mode.DONT_ASK:
         reply = await session.host.ask(question)
     if reply is None:
@@ -241,12 +258,16 @@ async def _ask(state: CallState, decision: Decision) -> None:
             decision=decision.decided_by,
         )
     if reply.choice is Choice.NO:
-        comment = f" They said: {reply.comment}" if reply.comment else ""
-        raise Refusal(
-            Code.DENIED_BY_USER,
-            f"The user did not allow this call of {state.name}.{comment}",
-            decision=DecidedBy(by="user", reason=reply.comment),
-        )
+        raise _said_no(state, reply)
+    if reply.input is not None and reply.input != state.raw:
+        state.answered = DecidedBy(by=who, source=question.digest, reason=f"{reply.choice.value}, with another input")
+        state.raw = dict(reply.input)
+        await validate(state)
+        await check(state)
+        again = _judge(state)
+        if who == "hook" and again.verdict == "ask" and not again.question_only:
+            await _ask(state, again, hooks=False)
+        return
     if reply.choice is not Choice.ONCE:
         session.approve(question, reply)
     state.answered = DecidedBy(by=who, source=question.digest, reason=reply.choice.value)
@@ -255,6 +276,18 @@ async def _ask(state: CallState, decision: Decision) -> None:
         again = policy.decide(found.manifest, state.raw, policy.resolve_accesses(state.accesses, fresh), fresh)
         if again.verdict == "deny":
             raise _denied(state, again)
+
+
+def _said_no(state: CallState, reply: Reply) -> Refusal:
+    if reply.source:
+        decision = DecidedBy(by="hook", source=reply.source, reason=reply.comment)
+        text = reply.comment or f"The hook {reply.source} refused this call of {state.name}."
+        return Refusal(Code.DENIED_BY_HOOK, text, decision=decision)
+    comment = f" They said: {reply.comment}" if reply.comment else ""
+    decision = DecidedBy(by="user", reason=reply.comment)
+    return Refusal(
+        Code.DENIED_BY_USER, f"The user did not allow this call of {state.name}.{comment}", decision=decision
+    )
 
 
 def _denied(state: CallState, decision: Decision) -> Refusal:
@@ -306,7 +339,11 @@ async def run(state: CallState) -> None:
     if found.manifest.effects:
         state.session.note_began(state.call.id, state.name, found.manifest.effects)
     state.began = True
-    state.result = await tool.run(state.input, ctx)
+    begin = time.monotonic()
+    try:
+        state.result = await tool.run(state.input, ctx)
+    finally:
+        ctx.seconds = time.monotonic() - begin
 
 
 async def map_output(state: CallState) -> None:

@@ -67,6 +67,8 @@ class Session:
     unsettled: dict[str, str] = field(default_factory=dict)
     """Target of every remote effect whose end is not known -> the tool that began it."""
     aborted: Stop | None = None
+    halted: str = ""
+    """Why a hook wants the run to end; empty = it goes on. The loop ends the run, and takes the reason with it."""
     calls_run: int = 0
     log: DecisionLog | None = None
     """The decision log, once something was decided."""
@@ -245,6 +247,15 @@ class Session:
 
         for text in rules:
             self._rules.append(parse_rule(text, effect="allow", scope="session", source=source, line=0))
+        self._rules_version += 1
+
+    def amend(
+        self, *, add: Sequence[Rule] = (), drop: Sequence[Rule] = (), directories: Sequence[Path] | None = None
+    ) -> None:
+        """Change the rules of this session, or its further directories; holds for the next call."""
+        self._rules = [rule for rule in self._rules if rule not in drop] + list(add)
+        if directories is not None:
+            self.directories = tuple(directories)
         self._rules_version += 1
 
     async def box(self) -> Sandbox | None:

@@ -121,6 +121,8 @@ class Context:
         """Id of the calling agent; ``main`` for the first."""
         self.box: Sandbox | None = None
         """The box that processes of this call run in; set by the pipeline."""
+        self.seconds = 0.0
+        """How long the tool ran, without checks, questions and hooks."""
         self.notes: list[str] = []
         self.attachments: list[str] = []
 
