@@ -99,22 +99,54 @@ class LeftOut(NamedTuple):
     forgotten: frozenset[str]
 
 
-def left_out(path: Path) -> list[LeftOut]:
-    """What rewinds took out of the conversation, in file order. Nothing is decoded in a file without a rewind."""
-    if not any(_is(line, b"rewound") for _, line in lines(path)):
-        return []
+class Outline(NamedTuple):
+    """What must be known of a file before its conversation is built."""
+
+    gone: list[LeftOut]
+    """What rewinds took out, in file order."""
+    summary: int
+    """The line of the summary that stands for everything before it; 0 = there is none."""
+
+
+def outline(path: Path) -> Outline:
+    """The outline of a file. In a file without a rewind nothing is decoded."""
+    summaries, rewinds = [], False
+    for number, line in lines(path):
+        if _is(line, b"compacted"):
+            summaries.append(number)
+        rewinds = rewinds or _is(line, b"rewound")
+    gone = _left_out(path) if rewinds else []
+    live = [number for number in summaries if not any(span.first <= number <= span.last for span in gone)]
+    return Outline(gone, live[-1] if live else 0)
+
+
+def slim(record: events.Record) -> events.Record:
+    """A record that a summary stands for, without its texts: only what pairs and counts is left."""
+    if isinstance(record, events.Assistant):
+        calls = (block for block in record.content if block.get("type") == "tool_use")
+        record.content = [{**block, "input": {}} for block in calls]
+    elif isinstance(record, events.Result):
+        blocks = record.text if isinstance(record.text, list) else []
+        record.text = [block for block in blocks if block.get("type") == "tool_reference"]
+    elif isinstance(record, events.UserText):
+        record.content = []
+    return record
+
+
+def _left_out(path: Path) -> list[LeftOut]:
     begins: dict[int, int] = {}
     found: list[LeftOut] = []
-    before: list[tuple[dict[int, int], list[LeftOut]]] = []
+    before: list[tuple[int, dict[int, int], list[LeftOut]]] = []
     for number, line in lines(path):
         record = _record(line) if _is(line, b"user") or _is(line, b"rewound") else None
         if isinstance(record, events.UserText) and record.prompt:
             begins[record.prompt] = number
-        elif isinstance(record, events.Rewound) and record.undo:
-            old, found = before.pop() if before else ({}, found)
+        elif isinstance(record, events.Rewound) and record.undo and before:
+            at, old, found = before.pop()
             begins = {**old, **begins}
+            found = [*found, LeftOut(at, number, frozenset())]
         elif isinstance(record, events.Rewound):
-            before.append((dict(begins), found))
+            before.append((number, dict(begins), found))
             first = begins.get(record.prompt, 0)
             if record.conversation and first:
                 inside = [span.forgotten for span in found if span.first >= first]

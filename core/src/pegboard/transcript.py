@@ -15,7 +15,7 @@ import fcntl
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from pegboard import events
 from pegboard.call import Block, Call, Outcome, Status, json_safe
 from pegboard.errors import Locked, TranscriptError, Unreadable
 from pegboard.history import History, Slot, digest, repair, tombstone
-from pegboard.lines import FILE_NAME, FORMAT, LeftOut, encode, left_out, numbered, read
+from pegboard.lines import FILE_NAME, FORMAT, LeftOut, Outline, encode, numbered, outline, read, slim
 from pegboard.provider import Answer, Message
 
 __all__ = ["FILE_NAME", "FORMAT", "Transcript", "Turn", "encode", "read"]
@@ -203,7 +203,7 @@ class Transcript:
 
     def _load(self, mend: bool = True) -> None:
         bad: list[int] = []
-        self._history, added = repair(self._noted(numbered(self.path, bad), left_out(self.path)))
+        self._history, added = repair(self._noted(numbered(self.path, bad), outline(self.path)))
         if self.started is None and self._history.empty:
             raise Unreadable(f"{self.path} is not a session file.")
         if mend:
@@ -222,16 +222,16 @@ class Transcript:
         if acted:
             self.notices.append(f"The last run ended while {', '.join(acted)} ran; effects may exist.")
 
-    def _noted(self, records: Iterable[tuple[int, events.Record]], gone: Sequence[LeftOut]) -> Iterator[events.Record]:
+    def _noted(self, records: Iterable[tuple[int, events.Record]], plan: Outline) -> Iterator[events.Record]:
         """Pass on what the conversation is made of, and keep what a resumed session must know beside it."""
-        left = deque(gone)
+        left = deque(plan.gone)
         for number, record in records:
             while left and left[0].last < number:
                 left.popleft()
             span = left[0] if left and left[0].first <= number else None
             self._note(record, span)
             if span is None:
-                yield record
+                yield slim(record) if number < plan.summary else record
 
     def _note(self, record: events.Record, span: LeftOut | None) -> None:
         if isinstance(record, events.Started):
