@@ -249,15 +249,6 @@ class Session:
             self._rules.append(parse_rule(text, effect="allow", scope="session", source=source, line=0))
         self._rules_version += 1
 
-    def amend(
-        self, *, add: Sequence[Rule] = (), drop: Sequence[Rule] = (), directories: Sequence[Path] | None = None
-    ) -> None:
-        """Change the rules of this session, or its further directories; holds for the next call."""
-        self._rules = [rule for rule in self._rules if rule not in drop] + list(add)
-        if directories is not None:
-            self.directories = tuple(directories)
-        self._rules_version += 1
-
     async def box(self) -> Sandbox | None:
         """A box for the processes of a call. Raises `Refusal` (sandbox_refused) when a required one is missing."""
         if self._boxes is None:
