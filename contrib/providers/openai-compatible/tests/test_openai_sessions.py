@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,3 +233,15 @@ def test_the_strict_service_refuses_what_strict_servers_refuse(messages: list[An
 )
 def test_the_strict_service_refuses_fields(fields: dict[str, Any]) -> None:
     assert problems({"model": "m", "messages": [ONE], **fields})
+
+
+@pytest.mark.parametrize("listed", [["openai/local-test"], ["local-test", "claude-haiku-5-5"]])
+def test_prov_3_only_the_models_of_the_managed_list(
+    peg_session: Callable[..., Any], tmp_path: Path, listed: list[str]
+) -> None:
+    (tmp_path / "managed").mkdir(exist_ok=True)
+    (tmp_path / "managed" / "managed.toml").write_text(f"[models]\navailable = {listed}\n")
+    session = peg_session(settings={"models.available": ["*", "openai/other"]}).session
+    assert choose_provider(session, "openai/local-test")[0] == "local-test"
+    with pytest.raises(UsageError, match=rf"does not list the model other; it allows {listed[0]}"):
+        choose_provider(session, "openai/other")

@@ -13,7 +13,8 @@ from pegboard_http.failure import Failure, broken_off, refused
 
 _PASSING = frozenset({"overloaded_error", "api_error", "timeout_error"})
 """Kinds of error events in a stream after which the same request can succeed."""
-_TOO_LONG = ("prompt is too long", "exceed context limit", "request_too_large")
+_TOO_LONG = ("prompt is too long", "exceed context limit", "request_too_large", "exceed_context_size", "context size")
+"""What the service says, then what other servers of the same API say."""
 _CHECK = "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and provider.base_url"
 
 
