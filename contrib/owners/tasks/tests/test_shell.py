@@ -133,7 +133,7 @@ async def test_trees_die_whole(tmp_path, escape):
 async def test_what_is_left_running_is_seen(tmp_path):
     shell = start(tmp_path, "setsid sleep 74 >/dev/null 2>&1 & echo started")
     assert await shell.run() == 0
-    assert [one.name in ("sleep", "setsid") for one in shell.left()] == [True]
+    assert len(shell.left()) == 1
     await shell.end(1)
     assert trees.members(0, shell.mark) == []
 
@@ -145,6 +145,54 @@ async def test_output_of_what_is_left_running_goes_on(tmp_path):
     await shell.rest()
     assert shell.sink.whole() == b"early\nlate\n" and shell.left() == []
     await shell.end(1)
+
+
+class Narrow:
+    """A box that lets two variables in and counts what it is told."""
+
+    def __init__(self, *, hears: bool) -> None:
+        self.hears = hears
+        self.open = 0
+        self.asked: list[int] = []
+
+    def wrap(self, argv, env):
+        self.open += 1
+        return ["nice", *argv], {name: env[name] for name in ("PATH", "HOME") if name in env}
+
+    def signal(self, pid: int, number: int) -> bool:
+        self.asked.append(number)
+        if self.hears:
+            os.killpg(pid, number)
+        return self.hears
+
+    def ended(self) -> None:
+        self.open -= 1
+
+
+async def test_in_a_box_the_directory_and_the_mark_are_still_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("STRANGER", "1")
+    box = Narrow(hears=True)
+    code, text, told = await done(tmp_path, "cd /usr; env | grep -c '^STRANGER\\|^PEG_RUN'; echo $0", box=box)
+    assert (code, text, told) == (0, "1\nbash\n", "/usr")
+    assert (box.open, box.asked) == (0, [])
+
+
+@pytest.mark.parametrize("hears", [True, False])
+async def test_a_box_is_asked_first_and_told_at_the_end(tmp_path, hears):
+    box = Narrow(hears=hears)
+    shell = start(tmp_path, "sleep 75", box=box)
+    with anyio.move_on_after(0.2):
+        await shell.run()
+    await shell.end(2)
+    await shell.end(2)
+    assert shell.code == 143 and (box.open, box.asked) == (0, [signal.SIGTERM])
+
+
+async def test_a_box_is_told_when_nothing_could_be_started(tmp_path):
+    box = Narrow(hears=True)
+    with pytest.raises(Refusal):
+        Shell.start("true", cwd=tmp_path / "gone", env=dict(os.environ), sink=Sink(tmp_path / "o"), box=box)
+    assert box.open == 0
 
 
 async def test_no_descriptor_is_left_open(tmp_path):
@@ -167,6 +215,19 @@ async def test_a_stopped_process_is_ended(tmp_path):
         await shell.run()
     await shell.end(1)
     assert shell.code == 128 + signal.SIGTERM
+
+
+async def test_without_proc_group_and_descent_are_known(tmp_path, monkeypatch):
+    """As on systems that have no /proc: what stays in the group, or descends from it, is found and ended."""
+    monkeypatch.setattr(trees, "_PROC", tmp_path / "none")
+    shell = start(tmp_path, "sleep 76 & setsid sleep 77 & echo on; wait")
+    with anyio.move_on_after(0.4):
+        await shell.run()
+    names = sorted(one.name for one in trees.members(shell.pid, shell.mark))
+    assert names == ["bash", "sleep", "sleep"]
+    await shell.end(2)
+    monkeypatch.undo()
+    assert trees.members(0, shell.mark) == [] and shell.code == 143
 
 
 def test_a_name_with_brackets_is_read():

@@ -52,7 +52,10 @@ class Bash(Tool[BashInput, BashOutput]):
             )
 
     def accesses(self, input: BashInput, ctx: Context) -> Iterable[Access]:
-        return read(input.command, ctx).accesses
+        found = read(input.command, ctx).accesses
+        if input.dangerouslyDisableSandbox and ctx.setting("sandbox.enabled"):
+            return (*found, Access.use("outside of the sandbox"))
+        return found
 
     async def run(self, input: BashInput, ctx: Context) -> BashOutput | Launched[BashOutput]:
         runs = await ctx.own(Runs)

@@ -91,8 +91,8 @@ class Shell:
         Raises `Refusal`: not_available without a shell, io_error when it cannot be started.
         """
         shell = program()
-        out, out_end = os.pipe2(os.O_CLOEXEC)
-        report, report_end = os.pipe2(os.O_CLOEXEC)
+        out, out_end = os.pipe()
+        report, report_end = os.pipe()
         mark = uuid.uuid4().hex
         told = fcntl.fcntl(report_end, fcntl.F_DUPFD_CLOEXEC, _REPORT_FD)
         try:
@@ -186,6 +186,7 @@ class Shell:
             if self.code is None or self.left():
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._pump)
+                    tasks.start_soon(self._ended)
                     await trees.end(self._group, self.mark, grace, self.birth, self._ask)
                     with anyio.move_on_after(grace):  # a process in the kernel's hands may outlive even SIGKILL
                         await self._ended()

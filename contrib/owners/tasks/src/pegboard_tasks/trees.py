@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,13 +43,35 @@ class Proc:
 
 
 def processes() -> list[Proc]:
-    """Every living process of this machine; empty where there is no /proc. Zombies do not count."""
+    """Every living process of this machine. Zombies do not count."""
+    if not _PROC.is_dir():
+        return listed()
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(_PROC):
             if entry.name.isdigit() and (one := look(int(entry.name))) is not None:
                 found.append(one)
     return found
+
+
+def listed() -> list[Proc]:
+    """The same from `ps`, for systems without /proc: without birth and session, so only group and descent are known."""
+    try:
+        done = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat=,comm="],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError:
+        return []
+    rows = (line.split(None, 4) for line in done.stdout.splitlines())
+    return [
+        Proc(int(row[0]), int(row[1]), int(row[2]), 0, 0, os.path.basename(row[4]))
+        for row in rows
+        if len(row) == 5 and not row[3].startswith("Z")
+    ]
 
 
 def look(pid: int) -> Proc | None:
@@ -77,7 +100,7 @@ def members(leader: int, mark: str, since: int = 0) -> list[Proc]:
     are not looked at.
     """
     own = {os.getpid(), os.getppid()}
-    every = [one for one in processes() if one.birth >= since and one.pid not in own]
+    every = [one for one in processes() if (one.birth >= since or not one.birth) and one.pid not in own]
     found = {
         one.pid: one for one in every if (leader and leader in (one.group, one.session)) or _carries(one.pid, mark)
     }
@@ -144,5 +167,7 @@ async def end(
 
 def alive(one: Proc) -> bool:
     """Whether this very process still lives."""
+    if not one.birth:
+        return any(now.pid == one.pid and now.group == one.group for now in listed())
     now = look(one.pid)
     return now is not None and now.birth == one.birth
