@@ -42,6 +42,8 @@ def run_headless(
     max_budget_usd: float | None = None,
     resume: str | None = None,
     latest: bool = False,
+    fork: bool = False,
+    name: str = "",
     partial: bool = False,
     verbose: bool = False,
     **policy: Any,
@@ -54,13 +56,16 @@ def run_headless(
 
     if resume and latest:
         raise UsageError("--resume and --continue exclude each other.")
+    if fork and not (resume or latest):
+        raise UsageError("--fork copies an earlier session; name it with --resume or --continue.")
     text = _with_stdin(prompt)
     out = Out.claim()
     import anyio
 
     limits = {"max_turns": max_turns, "max_budget_usd": max_budget_usd}
     shown = {"form": output_format, "partial": partial, "verbose": verbose}
-    return anyio.run(_run, text, out, model, limits, shown, resume, latest, policy)
+    chosen = {"resume": resume, "latest": latest, "fork": fork, "name": name or ""}
+    return anyio.run(_run, text, out, model, limits, shown, chosen, policy)
 
 
 async def _run(
@@ -69,8 +74,7 @@ async def _run(
     model: str | None,
     limits: dict[str, Any],
     shown: dict[str, Any],
-    resume: str | None,
-    latest: bool,
+    chosen: dict[str, Any],
     policy: dict[str, Any],
 ) -> int:
     import anyio
@@ -80,7 +84,7 @@ async def _run(
 
     form = shown.pop("form")
     host = Headless(form, out, **shown)
-    session = _open(policy, host, resume, latest)
+    session = _open(policy, host, **chosen)
     assert session.transcript is not None
     try:
         name, provider = choose_provider(session, model)
@@ -97,7 +101,7 @@ async def _run(
             tasks.start_soon(_warm, session)
             try:
                 await host.begin(session, name)
-                run = await agent.run(text, opening=await _opening(session, bool(resume or latest)))
+                run = await agent.run(text, opening=await _opening(session, _kind(chosen)))
                 await host.finish(run, agent.spending)
                 with session.abortable():
                     await session.owners.linger()
@@ -118,26 +122,31 @@ def _exit_code(run: RunResult | None, out: Out, session: Session) -> int:
     return 1 if run is None or run.is_error else 0
 
 
-def _open(policy: dict[str, Any], host: Any, resume: str | None, latest: bool) -> Session:
-    """The session of this run: a new one, or an earlier one with what its owners remember."""
+def _kind(chosen: dict[str, Any]) -> str:
+    return "fork" if chosen["fork"] else "resume" if chosen["resume"] or chosen["latest"] else "startup"
+
+
+def _open(policy: dict[str, Any], host: Any, resume: str | None, latest: bool, fork: bool, name: str) -> Session:
+    """The session of this run: a new one, or an earlier one (or a copy of it) with what its owners remember."""
     from pegboard import sessions
     from pegboard.cli.start import open_session
     from pegboard.places import find_places
 
     places = find_places()
     folder = sessions.find(places, resume) if resume else sessions.latest(places) if latest else None
-    return open_session(policy, session_id=folder.name if folder else None, host=host)
+    return open_session(policy, session_id=folder.name if folder else None, host=host, fork=fork, name=name)
 
 
 def choose_provider(session: Session, model: str | None) -> tuple[str, Provider]:
-    """The model's own name and who speaks for it: the option, the setting, or a provider's default.
+    """The model's own name and who speaks for it: the option, the last run's, the setting, or a provider's default.
 
     Raises `UsageError` when no model is named anywhere, or policy does not list it.
     """
+    from pegboard.events import Using
     from pegboard.provider import ModelRef
 
     settings, registry = session.settings, session.registry
-    wanted = model or settings.value("model")
+    wanted = model or _last_model(session) or settings.value("model")
     if not wanted:
         defaults = [f"{name}/{one.default_model}" for name, one in registry.providers().items() if one.default_model]
         if not defaults:
@@ -145,20 +154,41 @@ def choose_provider(session: Session, model: str | None) -> tuple[str, Provider]
         wanted = defaults[0]
     ref = ModelRef.parse(wanted)
     available = settings.value("models.available")
-    if available is not None and not {wanted, ref.model} & set(available):
+    if not _listed(wanted, available):
         raise UsageError(f"Policy does not list the model {ref.model}; it allows {', '.join(available) or 'none'}.")
-    return ref.model, registry.provider(ref, settings, os.environ)
+    provider = registry.provider(ref, settings, os.environ)
+    transcript = session.transcript
+    if transcript is not None and (transcript.using is None or transcript.using.model != wanted):
+        transcript.using = Using(model=wanted)
+        transcript.append(transcript.using)
+    return ref.model, provider
 
 
-async def _opening(session: Session, resumed: bool) -> list[UserText]:
+def _last_model(session: Session) -> str:
+    """The model of a resumed session's last run, unless this start names another one or policy took it away."""
+    using = session.transcript.using if session.transcript is not None else None
+    settings = session.settings
+    if using is None or any(entry.scope == "flag" for entry in settings.entries("model")):
+        return ""
+    if not _listed(using.model, settings.value("models.available")):
+        sys.stderr.write(f"peg: policy does not list {using.model} any more; the session goes on with another model.\n")
+        return ""
+    return using.model
+
+
+def _listed(model: str, available: list[str] | None) -> bool:
+    return available is None or bool({model, model.rpartition("/")[2]} & set(available))
+
+
+async def _opening(session: Session, kind: str) -> list[UserText]:
     """What plug-ins say at the start of a session; owners of a resumed one look after what was left open."""
     from pegboard.context import said
 
-    if resumed:
+    if kind != "startup":
         await _wake(session)
     if not session.bus.has("peg_session_start"):
         return []
-    replies = await session.bus.ask("peg_session_start", session=session, kind="resume" if resumed else "startup")
+    replies = await session.bus.ask("peg_session_start", session=session, kind=kind)
     for reply in replies:
         if reply.error is not None:
             await session.host.notify(f"The hook {reply.plugin} failed at the start of the session: {reply.error}")
@@ -191,7 +221,7 @@ async def _watch(session: Session, out: Out, scope: Any, *, task_status: Any) ->
 
 
 async def _warm(session: Session) -> None:
-    """Import the tools of the first request in a thread, once that request is on its way."""
+    """Import the tools of the first request in a thread, once that request is on its way; delete old sessions."""
     import threading
 
     import anyio
@@ -205,6 +235,9 @@ async def _warm(session: Session) -> None:
                     session.toolbox.load(found)
                 except PegError:
                     continue  # the first call says it, with its reason
+        from pegboard.cli.keeping import sweep
+
+        sweep(session.places, session.settings.value("sessions.keep_days"))
 
     threading.Thread(target=load, name="warm", daemon=True).start()
 

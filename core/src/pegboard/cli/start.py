@@ -86,9 +86,20 @@ def flags_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_session(
-    options: Mapping[str, Any], *, session_id: str | None = None, host: Host | None = None, cwd: Path | None = None
+    options: Mapping[str, Any],
+    *,
+    session_id: str | None = None,
+    host: Host | None = None,
+    cwd: Path | None = None,
+    fork: bool = False,
+    name: str = "",
 ) -> Session:
-    """A session for a command: a new one, or the one with this id when it exists. Notices go to stderr."""
+    """A session for a command: a new one, or the one with this id when it exists. Notices go to stderr.
+
+    ``fork``: go on in a copy of it, under a new id. ``name``: of the new session or copy. Raises `UsageError`.
+    """
+    import uuid
+
     import click
 
     from pegboard import __version__
@@ -104,14 +115,27 @@ def open_session(
 
         for dead in rule_problems(rules, registry):
             click.echo(f"peg: {dead}", err=True)
-    import uuid
+    if name:
+        from pegboard.cli import keeping
 
-    name = session_id or str(uuid.uuid4())
-    folder = begun.places.sessions_dir / name
-    if (folder / "transcript.jsonl").exists():
+        keeping.check_name(begun.places, name)
+    folders = begun.places.sessions_dir
+    source = folders / session_id if session_id else None
+    exists = source is not None and (source / "transcript.jsonl").exists()
+    folder = source if source is not None and not fork else folders / str(uuid.uuid4())
+    if exists and source is not None and fork:
+        from pegboard.cli import keeping
+
+        keeping.fork(source, folder, version=__version__, name=name)
+        click.echo(f"peg: session {folder.name} is a copy of {source.name}", err=True)
+    elif exists and name:
+        raise UsageError("A session keeps its name; add --fork to go on in a copy with another one.")
+    if exists:
         transcript = Transcript.resume(folder)
     else:
-        transcript = Transcript.create(folder, cwd=begun.places.cwd, version=__version__, session=name)
+        transcript = Transcript.create(
+            folder, cwd=begun.places.cwd, version=__version__, session=folder.name, name=name
+        )
     for notice in transcript.notices:
         click.echo(f"peg: {notice}", err=True)
     return Session.create(begun.places, settings, registry, host=host, trusted=begun.trusted, transcript=transcript)
