@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from pegboard.manifest import Manifest, ProviderManifest
+from pegboard.manifest import HooksManifest, Manifest, ProviderManifest
 
 if TYPE_CHECKING:
     from pegboard.loader import Registry
@@ -75,7 +75,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     where: str
     """Distribution and version, or path, or command and URL."""
-    manifest: Manifest | ProviderManifest | None = None
+    manifest: Manifest | ProviderManifest | HooksManifest | None = None
     digest: str = ""
     """Over every file of the folder; for servers over command, arguments, names of variables, URL and script.
 
@@ -114,6 +114,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> str:
         """What an approval is filed under: the folder, or the distribution."""
         return self.root or f"package:{self.distribution}"
+
+
+def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Candidates in the order in which a disputed name is given away, then by name."""
+    return tuple(sorted(found, key=lambda one: (RANK[one.origin], one.name)))
 
 
 class Source(Protocol):

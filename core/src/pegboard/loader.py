@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pegboard.candidate import RANK, Candidate, Kind, Origin, Source
+from pegboard.candidate import Candidate, Kind, Origin, Source, ranked
 from pegboard.engines import problems
 from pegboard.errors import Broken, Refused, UsageError
 from pegboard.find import approved_digest, digest, everything
@@ -95,7 +95,7 @@ class Registry:
     def __init__(
         self, found: Iterable[Candidate], missing: Mapping[str, str], settings: Settings, trust: Trust
     ) -> None:
-        self.candidates: tuple[Candidate, ...] = _ranked(found)
+        self.candidates: tuple[Candidate, ...] = ranked(found)
         """All of them, best origin first. Those of `peg_sources` come with `gather`."""
         self._missing = missing
         self._settings = settings
@@ -108,6 +108,7 @@ class Registry:
         self._loaded: dict[Candidate, Any] = {}
         self._broken: dict[Candidate, Broken] = {}
         self._manager: pluggy.PluginManager | None = None
+        self._heard = -1
         self._sources: dict[Candidate, Source] = {}
         self._gathered = False
         self._lock = RLock()
@@ -351,29 +352,40 @@ class Registry:
         return UsageError(f"No provider speaks for the model {model.model} by its name alone; say one of {known}.")
 
     def _hears(self) -> bool:
-        return self._manager is not None or bool(self.of_kind(Kind.HOOKS))
+        return self._manager is not None or any(map(self._wanted, self.of_kind(Kind.HOOKS)))
+
+    def _wanted(self, candidate: Candidate) -> bool:
+        """Whether a hook module has anything to do here: one that waits for a setting costs nothing until then."""
+        needs = getattr(candidate.manifest, "needs_settings", None)
+        return not needs or any(self._settings.value(name) for name in needs)
 
     @property
     def manager(self) -> pluggy.PluginManager:
-        """The plug-in manager, with every approved hook module registered; made at first use.
+        """The plug-in manager, with every approved hook module registered that has anything to do; made at first use.
 
         Better origins answer first. A module that cannot be registered is broken, and the others are not touched.
         """
         with self._lock:
-            if self._manager is None:
-                from pegboard.hooks import make_manager, register
-
-                self._manager = manager = make_manager()
-                hooks = [one for one in self.candidates if one.kind is Kind.HOOKS]
-                approved = [one for one in hooks if self.verdict(one) is None]
-                for name in {one.name for one in hooks} - {one.name for one in approved}:
-                    manager.set_blocked(name)
-                for one in reversed(approved):
-                    try:
-                        register(manager, self.load(one), one.name)
-                    except Broken as error:
-                        self._broken[one] = error
+            if self._manager is None or self._heard != self._settings.generation:
+                self._manager = self._hearing(self._manager)
             return self._manager
+
+    def _hearing(self, known: pluggy.PluginManager | None) -> pluggy.PluginManager:
+        """The manager with the hook modules that are wanted now; what was registered once stays."""
+        from pegboard.hooks import make_manager, register
+
+        manager, self._heard = known or make_manager(), self._settings.generation
+        hooks = [one for one in self.candidates if one.kind is Kind.HOOKS]
+        approved = [one for one in hooks if self.verdict(one) is None]
+        for name in {one.name for one in hooks} - {one.name for one in approved} if known is None else ():
+            manager.set_blocked(name)
+        for one in reversed(approved):
+            if one not in self._broken and not manager.has_plugin(one.name) and self._wanted(one):
+                try:
+                    register(manager, self.load(one), one.name)
+                except Broken as error:
+                    self._broken[one] = error
+        return manager
 
     def gather(self) -> tuple[Candidate, ...]:
         """Every candidate, also those that plug-ins find through `peg_sources` (skills, agents, servers)."""
@@ -383,10 +395,6 @@ class Registry:
                 for source in given:
                     self._sources.update(dict.fromkeys(source.find(self), source))
             if self._sources:
-                self.candidates = _ranked((*self.candidates, *self._sources))
+                self.candidates = ranked((*self.candidates, *self._sources))
                 self.rejudge()
         return self.candidates
-
-
-def _ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    return tuple(sorted(found, key=lambda one: (RANK[one.origin], one.name)))

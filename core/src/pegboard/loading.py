@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pegboard.settings import Settings
     from pegboard.tool import Tool
 
-EARLY = (Kind.PROVIDER, Kind.HOST)
+EARLY = (Kind.PROVIDER, Kind.HOST, Kind.HOOKS)
 """Kinds of the product that stand between a start and its first request: imported without stevedore's own cost."""
 
 

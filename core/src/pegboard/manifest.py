@@ -87,7 +87,19 @@ class ProviderManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Settings of the provider, by full dotted name."""
 
 
-M = TypeVar("M", Manifest, ProviderManifest)
+class HooksManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the core may know of a hook module before it is imported; ``hooks.toml`` beside its code, if any."""
+
+    name: str
+    summary: str
+    api: int
+    needs_settings: list[str] = []
+    """It is imported only while one of these settings has a value; empty = always."""
+    settings: dict[str, Setting] = {}
+    """Settings of the module, by full dotted name."""
+
+
+M = TypeVar("M", Manifest, ProviderManifest, HooksManifest)
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,6 +118,11 @@ def read_manifest(path: Path) -> Manifest:
 def read_provider(path: Path) -> ProviderManifest:
     """Read a `provider.toml`. Raises `Broken` naming the file and the field."""
     return _read(path, ProviderManifest)
+
+
+def read_hooks(path: Path) -> HooksManifest:
+    """Read a `hooks.toml`. Raises `Broken` naming the file and the field."""
+    return _read(path, HooksManifest)
 
 
 def _read(path: Path, shape: type[M]) -> M:

@@ -15,12 +15,12 @@ import msgspec
 
 from pegboard.candidate import GROUPS, Candidate, Kind, Origin
 from pegboard.errors import Broken
-from pegboard.manifest import Manifest, ProviderManifest
+from pegboard.manifest import HooksManifest, Manifest, ProviderManifest
 from pegboard.names import bundled, normal
 
 SITE = ("site-packages", "dist-packages")
-DATA = {Kind.TOOL: "tool.toml", Kind.PROVIDER: "provider.toml"}
-"""Manifest beside the code, by kind; the other kinds have none."""
+DATA = {Kind.TOOL: "tool.toml", Kind.PROVIDER: "provider.toml", Kind.HOOKS: "hooks.toml"}
+"""Manifest beside the code, by kind; the other kinds have none, and hooks can do without."""
 
 KEEP = 4096
 """[C] Entries of other environments and folders that the index may carry along."""
@@ -49,10 +49,12 @@ class _Stored(msgspec.Struct):
     listings: Table[Listing] = {}
     tools: Table[Manifest | str] = {}
     providers: Table[ProviderManifest | str] = {}
+    hooks: Table[HooksManifest | str] = {}
     engines: Table[str] = {}
 
 
-SHAPE = " ".join((*Manifest.__struct_fields__, *ProviderManifest.__struct_fields__, *GROUPS))
+_SHAPES = (Manifest, ProviderManifest, HooksManifest)
+SHAPE = " ".join((*(name for shape in _SHAPES for name in shape.__struct_fields__), *GROUPS))
 """Written into the index: an index made by a core with other fields is not used."""
 
 
@@ -92,6 +94,10 @@ class Index:
         """The `provider.toml` at ``path``, or what is wrong with it; None = no such file."""
         return self._read(self._old.providers, self._new.providers, path, lambda: _decode(path, "read_provider"))
 
+    def hooks(self, path: str) -> HooksManifest | str | None:
+        """The `hooks.toml` at ``path``, or what is wrong with it; None = no such file."""
+        return self._read(self._old.hooks, self._new.hooks, path, lambda: _decode(path, "read_hooks"))
+
     def engine(self, path: str, read: Callable[[], str]) -> str | None:
         """The version that the program at ``path`` gave itself; None = no such program."""
         return self._read(self._old.engines, self._new.engines, path, read)
@@ -116,7 +122,7 @@ class Index:
         if not self._dirty:
             return
         self._dirty = False
-        for name in ("listings", "tools", "providers", "engines"):
+        for name in ("listings", "tools", "providers", "hooks", "engines"):
             held: Table[object] = getattr(self._old, name)
             setattr(self._new, name, dict(list(held.items())[-KEEP:]) | getattr(self._new, name))
         temporary = f"{self._path}.{os.getpid()}"
@@ -314,17 +320,18 @@ def candidates(shelf: Shelf, index: Index, origin: Origin, *, root: str = "", di
 
 def _data(
     shelf: Shelf, index: Index, kind: Kind, entry: str, info: str
-) -> tuple[Manifest | ProviderManifest | None, str, str]:
+) -> tuple[Manifest | ProviderManifest | HooksManifest | None, str, str]:
     module = entry.partition(":")[0].strip()
     data = DATA.get(kind, "__init__.py")
     folder, there = shelf.folder(module, data, info)
-    if kind not in DATA:
+    if kind not in DATA or (kind is Kind.HOOKS and not there):
         return None, folder, ""
     if not there:
         hint = f"; run: peg plugins build {folder}" if folder else ""
         return None, folder, f"there is no {data} beside {module}{hint or ', or the package is missing'}"
     path = f"{folder}/{data}"
-    read = index.tool(path) if kind is Kind.TOOL else index.provider(path)
+    readers = {Kind.TOOL: index.tool, Kind.PROVIDER: index.provider, Kind.HOOKS: index.hooks}
+    read = readers[kind](path)
     if read is None or isinstance(read, str):
         return None, folder, read or f"{path} vanished"
     return read, folder, ""
