@@ -36,7 +36,7 @@ def shell_run(runs: Runs, command: str, cwd: Path, **more):
             await shell.end(runs.grace)
         return End(status="completed" if code == 0 else "failed", exit_code=code)
 
-    return runs.launch("shell", command, work, output=sink.path, mark=shell.mark, **more)
+    return runs.launch("shell", command, work, output=sink.path, mark=shell.tree.mark, **more)
 
 
 def texts(posts) -> str:
@@ -64,11 +64,11 @@ async def test_bg_2_kill_and_resume_gives_one_collapsed_notice(peg_session, tmp_
         victim = await anyio.open_process([sys.executable, str(script), str(folder), str(bench.folder)])
         line = await victim.stdout.receive()  # type: ignore[union-attr]
         marks = json.loads(line)
-        assert all(trees.members(0, mark) for mark in marks)
+        assert all(trees.Tree(mark).members() for mark in marks)
         victim.kill()
         await victim.wait()
         await victim.aclose()
-        assert all(trees.members(0, mark) for mark in marks), "nobody has ended them yet"
+        assert all(trees.Tree(mark).members() for mark in marks), "nobody has ended them yet"
         old = bench.session
         transcript = Transcript.resume(folder)
         session = Session.create(bench.places, old.settings, old.registry, transcript=transcript)
@@ -80,7 +80,7 @@ async def test_bg_2_kill_and_resume_gives_one_collapsed_notice(peg_session, tmp_
             assert [(run.status, run.reason) for run in runs.list()] == [
                 ("stopped", "the program that ran it ended")
             ] * 2
-            assert not any(trees.members(0, mark) for mark in marks)
+            assert not any(trees.Tree(mark).members() for mark in marks)
             session.save_state()
         states = [record.owners for record in read(folder / "transcript.jsonl") if isinstance(record, events.State)]
         assert [run.status for run in state_of(states)] == ["stopped", "stopped"]
@@ -106,8 +106,8 @@ async def main(folder, cwd):
             async def work(run, shell=shell):
                 await shell.run()
                 return End(status="completed")
-            runs.launch("shell", "wait", work, mark=shell.mark)
-            marks.append(shell.mark)
+            runs.launch("shell", "wait", work, mark=shell.tree.mark)
+            marks.append(shell.tree.mark)
         await anyio.sleep(0.3)
         print(json.dumps(marks), flush=True)
         await anyio.sleep(60)
@@ -157,11 +157,11 @@ def open_files() -> list[str]:
 async def test_stop_ends_everything(bench, runs):
     run = shell_run(runs, "setsid sleep 81 & sleep 82", bench.folder)
     with anyio.fail_after(20):
-        while len(trees.members(0, run.mark)) < 3:
+        while len(trees.Tree(run.mark).members()) < 3:
             await anyio.sleep(0.02)
     stopped = await runs.stop(run.id, "somebody said so")
     assert stopped is run and (run.status, run.reason) == ("stopped", "somebody said so")
-    assert trees.members(0, run.mark) == [] and run.ended >= run.started
+    assert trees.Tree(run.mark).members() == [] and run.ended >= run.started
     assert await runs.stop("nothing") is None and await runs.wait("nothing") is None
     assert "was stopped" in texts(bench.session.take_posts())
 
@@ -232,7 +232,7 @@ async def test_the_end_of_the_session_ends_all(peg_session):
         second = shell_run(runs, "setsid sleep 85", bench.folder)
         await anyio.sleep(0.2)
     assert [first.status, second.status] == ["stopped", "stopped"]
-    assert trees.members(0, first.mark) == trees.members(0, second.mark) == []
+    assert trees.Tree(first.mark).members() == trees.Tree(second.mark).members() == []
     records = list(read(folder / "transcript.jsonl"))
     told = [record for record in records if isinstance(record, events.UserText)]
     assert len(told) == 1 and "2 background tasks were stopped" in texts(told)

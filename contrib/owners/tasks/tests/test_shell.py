@@ -107,7 +107,7 @@ async def test_what_ignores_sigterm_is_killed(tmp_path):
     began = time.monotonic()
     await shell.end(0.3)
     assert shell.code == 137 and time.monotonic() - began < 20
-    assert trees.members(0, shell.mark) == []
+    assert shell.tree.members() == []
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,15 @@ async def test_what_ignores_sigterm_is_killed(tmp_path):
         "(setsid sh -c 'sleep 71 & sleep 72' &)",
         "nohup sleep 71 >/dev/null 2>&1 & disown",
         "setsid env -i /bin/sh -c 'sleep 71; true' &",
+        "(setsid env -i /bin/sh -c 'sleep 71 & sleep 72' >/dev/null 2>&1 &)",
     ],
 )
 async def test_trees_die_whole(tmp_path, escape):
     shell = start(tmp_path, f"{escape}\necho $$; sleep 73")
     with anyio.move_on_after(0.4):
         await shell.run()
-    assert len(trees.members(shell.pid, shell.mark)) >= 3
-    kept = trees.members(shell.pid, shell.mark)
+    assert len(shell.tree.members()) >= 3
+    kept = shell.tree.members()
     await shell.end(1)
     assert [one for one in kept if trees.alive(one)] == []
 
@@ -135,7 +136,18 @@ async def test_what_is_left_running_is_seen(tmp_path):
     assert await shell.run() == 0
     assert len(shell.left()) == 1
     await shell.end(1)
-    assert trees.members(0, shell.mark) == []
+    assert shell.tree.members() == []
+
+
+async def test_nothing_escapes_by_cleaning_its_environment(tmp_path):
+    """Right after the shell's end, as often as it takes to meet a process between fork and exec."""
+    for _ in range(30):
+        shell = start(tmp_path, "(setsid env -i /bin/sleep 78 >/dev/null 2>&1 &)")
+        await shell.run()
+        left = shell.left()
+        assert len(left) == 1
+        await shell.end(1)
+        assert not [one for one in left if trees.alive(one)]
 
 
 async def test_output_of_what_is_left_running_goes_on(tmp_path):
@@ -223,11 +235,11 @@ async def test_without_proc_group_and_descent_are_known(tmp_path, monkeypatch):
     shell = start(tmp_path, "sleep 76 & setsid sleep 77 & echo on; wait")
     with anyio.move_on_after(0.4):
         await shell.run()
-    names = sorted(one.name for one in trees.members(shell.pid, shell.mark))
+    names = sorted(one.name for one in shell.tree.members())
     assert names == ["bash", "sleep", "sleep"]
     await shell.end(2)
     monkeypatch.undo()
-    assert trees.members(0, shell.mark) == [] and shell.code == 143
+    assert shell.tree.members() == [] and shell.code == 143
 
 
 def test_a_name_with_brackets_is_read():

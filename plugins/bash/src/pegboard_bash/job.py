@@ -194,7 +194,7 @@ class Job:
             agent=self.ctx.agent,
             call=self.ctx.call_id,
             output=shell.sink.path,
-            mark=shell.mark,
+            mark=shell.tree.mark,
         )
 
     # -- failures ------------------------------------------------------------------------------------------------------

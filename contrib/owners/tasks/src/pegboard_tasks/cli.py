@@ -78,7 +78,7 @@ def stop(id: str, session_id: str | None) -> None:
         raise UsageError(f"{id} does not run any more; it {run.status}.")
     if not run.mark:
         raise UsageError(f"{id} is no command of its own processes; stop it in its session.")
-    ended = anyio.run(trees.end, 0, run.mark, GRACE)
+    ended = anyio.run(trees.Tree(run.mark).end, GRACE)
     click.echo(f"peg: ended {len(ended)} process(es) of {id}", err=True)
 
 

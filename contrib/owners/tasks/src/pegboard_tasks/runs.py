@@ -301,7 +301,7 @@ class Runs(Owner):
     async def resumed(self) -> None:
         """End what still lives of an earlier process of this session, and tell once of what it did not see end."""
         self._noted = True
-        await trees.end(0, f"{trees.SESSION}={self._session.id}", LAST_GRACE)
+        await trees.Tree(f"{trees.SESSION}={self._session.id}").end(LAST_GRACE)
         lost = self.list(running=True)
         for run in lost:
             run.status, run.reason = "stopped", "the program that ran it ended"

@@ -57,10 +57,8 @@ class Shell:
     ) -> None:
         self.pid = process.pid
         """Also the id of its process group."""
-        self.birth = trees.birth(process.pid)
         self.sink = sink
-        self.mark = mark
-        """What every process of it carries in its environment, as ``NAME=value``."""
+        self.tree = trees.Tree(mark, process.pid, trees.birth(process.pid), _pipe(report))
         self._box = box
         self._process = process
         self._out = out
@@ -73,7 +71,6 @@ class Shell:
         self._unheld = False
         """Nothing holds the other pipe any more, which every process of the command inherits."""
         self.killed_for_size = False
-        self._group = process.pid
 
     @classmethod
     def start(
@@ -163,11 +160,12 @@ class Shell:
     def left(self) -> list[trees.Proc]:
         """What the ended shell left running. Cheap where that is nothing."""
         self._hear()
-        if self._group and not trees.group_lives(self._group):
-            self._group = 0  # from now on the number may be somebody else's
-        if self._quiet and self._unheld and not self._group:
+        tree = self.tree
+        if tree.leader and not trees.group_lives(tree.leader):
+            tree.leader = 0
+        if self._quiet and self._unheld and not tree.leader:
             return []
-        return trees.members(self._group, self.mark, self.birth)
+        return tree.members()
 
     async def rest(self) -> None:
         """Take in the output of what an ended shell left running, until all of it has ended."""
@@ -187,7 +185,7 @@ class Shell:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._pump)
                     tasks.start_soon(self._ended)
-                    await trees.end(self._group, self.mark, grace, self.birth, self._ask)
+                    await self.tree.end(grace, self._ask)
                     with anyio.move_on_after(grace):  # a process in the kernel's hands may outlive even SIGKILL
                         await self._ended()
                     tasks.cancel_scope.cancel()
@@ -236,7 +234,7 @@ class Shell:
             self.sink.feed(data)
             if self.sink.over and not self.killed_for_size:
                 self.killed_for_size = True
-                trees.send(signal.SIGKILL, self._group, trees.members(self._group, self.mark, self.birth))
+                self.tree.send(signal.SIGKILL, self.tree.members())
             if once or time.monotonic() > limit:
                 return
 
@@ -262,6 +260,11 @@ def _line(
         return [name, "-c", command], env
     # A plain sh reads no file before a command, so the trap stands in a line of its own before it.
     return [name, "-c", f"trap '{{ pwd -P; printf \"\\0\"; }} 2>/dev/null >/dev/fd/{told}' EXIT\n{command}"], env
+
+
+def _pipe(handle: int) -> str:
+    """How /proc names a pipe."""
+    return f"pipe:[{os.fstat(handle).st_ino}]"
 
 
 def _pidfd(pid: int) -> int:

@@ -1,7 +1,7 @@
 """Process trees: everything that a command started, wherever it went, and how to end it.
 
-A process group is left with `setsid`, a parent by forking twice. What stays with a process is the environment that it
-was started in, so each command carries a marker in it.
+A process group is left with `setsid`, a parent by forking twice. What stays with a process are the environment that it
+was started in and the descriptors that it inherited, so each command has a mark in the one and a pipe among the other.
 """
 
 from __future__ import annotations
@@ -93,32 +93,6 @@ def birth(pid: int) -> int:
     return found.birth if found is not None else 0
 
 
-def members(leader: int, mark: str, since: int = 0) -> list[Proc]:
-    """The living processes of a command: its group and session, what carries its mark, and what descends from them.
-
-    ``leader`` 0: no group any more. ``mark`` is ``NAME=value``. ``since``: birth of the first of them; older processes
-    are not looked at.
-    """
-    own = {os.getpid(), os.getppid()}
-    every = [one for one in processes() if (one.birth >= since or not one.birth) and one.pid not in own]
-    found = {
-        one.pid: one for one in every if (leader and leader in (one.group, one.session)) or _carries(one.pid, mark)
-    }
-    grew = bool(found)
-    while grew:
-        more = {one.pid: one for one in every if one.pid not in found and one.parent in found}
-        found |= more
-        grew = bool(more)
-    return list(found.values())
-
-
-def _carries(pid: int, mark: str) -> bool:
-    try:
-        return mark.encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-
-
 def group_lives(leader: int) -> bool:
     """Whether anything is left in a process group."""
     try:
@@ -130,44 +104,86 @@ def group_lives(leader: int) -> bool:
     return True
 
 
-def send(number: int, leader: int, found: list[Proc]) -> None:
-    """Send a signal to a group and to these processes. What is gone already is no error."""
-    if leader:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(leader, number)
-    for one in found:
-        if one.group != leader:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(one.pid, number)
-
-
-async def end(
-    leader: int, mark: str, grace: float, since: int = 0, ask: Callable[[], bool] | None = None
-) -> list[Proc]:
-    """End a whole tree: SIGTERM, up to ``grace`` seconds, SIGKILL. Returns what was found at the beginning.
-
-    ``ask`` says SIGTERM in another way and tells whether it could; a box must not hear it before what runs inside.
-    """
-    found = first = members(leader, mark, since)
-    if ask is None or not ask():
-        send(signal.SIGTERM, leader, found)
-    send(signal.SIGCONT, leader, found)  # a stopped process hears the other signal when it goes on
-    limit = time.monotonic() + grace
-    while found and time.monotonic() < limit:
-        await anyio.sleep(_POLL)
-        found = [one for one in found if alive(one)] or members(leader, mark, since)
-    for _ in range(_ROUNDS):
-        send(signal.SIGKILL, leader, found)
-        found = members(leader, mark, since)
-        if not found:
-            break
-        await anyio.sleep(_POLL)
-    return first
-
-
 def alive(one: Proc) -> bool:
     """Whether this very process still lives."""
     if not one.birth:
         return any(now.pid == one.pid and now.group == one.group for now in listed())
     now = look(one.pid)
     return now is not None and now.birth == one.birth
+
+
+@dataclass
+class Tree:
+    """What a command started, by everything that can tell: group, session, descent, a mark, an inherited pipe."""
+
+    mark: str
+    """``NAME=value`` in the environment of each of its processes."""
+    leader: int = 0
+    """Its process group and session; 0 = that number may be somebody else's by now."""
+    since: int = 0
+    """Birth of the first of them; older processes are not looked at."""
+    pipe: str = ""
+    """A pipe that each of them inherits, as /proc names it."""
+
+    def members(self) -> list[Proc]:
+        """Its living processes."""
+        own = {os.getpid(), os.getppid()}
+        every = [one for one in processes() if (one.birth >= self.since or not one.birth) and one.pid not in own]
+        found = {one.pid: one for one in every if self._holds(one)}
+        grew = bool(found)
+        while grew:
+            more = {one.pid: one for one in every if one.pid not in found and one.parent in found}
+            found |= more
+            grew = bool(more)
+        return list(found.values())
+
+    def _holds(self, one: Proc) -> bool:
+        if self.leader and self.leader in (one.group, one.session):
+            return True
+        place = _PROC / str(one.pid)
+        try:
+            if self.mark.encode() in (place / "environ").read_bytes().split(b"\0"):
+                return True
+        except OSError:
+            return False
+        return bool(self.pipe) and self._inherited(place / "fd")
+
+    def _inherited(self, folder: Path) -> bool:
+        """Whether a process has the pipe. It stays with one that was started with an empty environment."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    if os.readlink(folder / name) == self.pipe:
+                        return True
+        return False
+
+    def send(self, number: int, found: list[Proc]) -> None:
+        """Send a signal to the group and to these processes. What is gone already is no error."""
+        if self.leader:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.leader, number)
+        for one in found:
+            if one.group != self.leader:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(one.pid, number)
+
+    async def end(self, grace: float, ask: Callable[[], bool] | None = None) -> list[Proc]:
+        """End all of it: SIGTERM, up to ``grace`` seconds, SIGKILL. Returns what was found at the beginning.
+
+        ``ask`` says SIGTERM in another way and tells whether it could: a box must not hear it before what runs inside.
+        """
+        found = first = self.members()
+        if ask is None or not ask():
+            self.send(signal.SIGTERM, found)
+        self.send(signal.SIGCONT, found)  # a stopped process hears the other signal when it goes on
+        limit = time.monotonic() + grace
+        while found and time.monotonic() < limit:
+            await anyio.sleep(_POLL)
+            found = [one for one in found if alive(one)] or self.members()
+        for _ in range(_ROUNDS):
+            self.send(signal.SIGKILL, found)
+            found = self.members()
+            if not found:
+                break
+            await anyio.sleep(_POLL)
+        return first
