@@ -5,7 +5,7 @@ Read from the transcript's results alone; nothing is guessed from the state of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -47,6 +47,8 @@ class Line(msgspec.Struct, kw_only=True):
     holder: str
     rewind: bool
     """Whether a rewind can bring back what was there before."""
+    taken_back: list[str] = []
+    """Calls whose change a rewind took back; they are not in ``calls``."""
 
 
 class Account(msgspec.Struct, kw_only=True):
@@ -62,18 +64,39 @@ class Account(msgspec.Struct, kw_only=True):
     calls: int = 0
 
 
+def since_prompt(records: Iterable[events.Record], prompt: int) -> Iterator[events.Record]:
+    """The records from a prompt on; all of them for 0."""
+    begun = prompt == 0
+    for record in records:
+        begun = begun or (isinstance(record, events.UserText) and record.prompt >= prompt)
+        if begun:
+            yield record
+
+
+def since_time(records: Iterable[events.Record], time: float) -> Iterator[events.Record]:
+    """The records from a time on, in seconds since the epoch."""
+    return (record for record in records if record.time >= time)
+
+
 def account(session: str, records: Iterable[events.Event], holder: Callable[[str], Holder | None]) -> Account:
     """Sum up the records of a session. ``holder`` tells who holds what a tool changes."""
     found = Account(session=session, lines=[], interrupted=[], settled={}, contacts=[])
     lines: dict[tuple[str, str, str], Line] = {}
     begun: dict[str, str] = {}
+    prompts: dict[str, int] = {}
+    prompt = 0
     for record in records:
         if isinstance(record, events.Began):
             begun[record.id] = record.tool
+        elif isinstance(record, events.UserText):
+            prompt = record.prompt or prompt
+        elif isinstance(record, events.Rewound):
+            _take_back(record, lines.values(), prompts)
         elif isinstance(record, events.Settled):
             _settle(record, found, lines)
         elif isinstance(record, events.Result):
             found.calls += 1
+            prompts[record.id] = prompt
             cut_off = begun.pop(record.id, None)
             if cut_off and not record.effects and record.outcome in (Status.PARTIAL, Status.UNKNOWN):
                 found.interrupted.append(cut_off)
@@ -116,6 +139,17 @@ def _count(line: Line, record: events.Result, state: EffectState, detail: str) -
         line.known = "changed"
 
 
+def _take_back(record: events.Rewound, lines: Iterable[Line], prompts: dict[str, int]) -> None:
+    """What a rewind restored does not stand any more; when the rewind itself is taken back, it stands again."""
+    restored = set(record.restored)
+    for line in lines:
+        if line.target in restored and line.kind is EffectKind.FILE:
+            moved = line.taken_back if record.undo else [call for call in line.calls if prompts[call] >= record.prompt]
+            line.taken_back = [] if record.undo else [*line.taken_back, *moved]
+            line.calls = [*line.calls, *moved] if record.undo else [call for call in line.calls if call not in moved]
+            line.times += len(moved) if record.undo else -len(moved)
+
+
 def _settle(record: events.Settled, found: Account, lines: dict[tuple[str, str, str], Line]) -> None:
     found.settled[record.target] = record.happened
     for line in lines.values():
@@ -139,6 +173,9 @@ def text_of(found: Account) -> str:
     kept = [f"{line.target} ({line.tool})" for line in known if not line.rewind]
     unknown = [f"{line.target} ({line.tool})" for line in lines if line.known == "unknown"]
     unknown += [f"what {tool} did before it was cut off" for tool in found.interrupted]
+    gone = [line.target for line in found.lines if line.taken_back and not line.times]
+    if gone:
+        parts.append("\nTaken back by a rewind: " + _listed(gone))
     parts.append("\nRewind restores: " + _listed(back))
     parts.append("Rewind cannot restore: " + _listed(kept))
     parts.append("UNKNOWN: " + _listed(unknown))

@@ -25,6 +25,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     name: str
+    parent: str
+    """Session that it is a copy of; empty when it is none."""
     cwd: str
     started: float
     updated: float
@@ -47,7 +49,9 @@ def find(places: Places, wanted: str) -> Path:
         if alike:
             raise UsageError(f"{len(alike)} sessions begin with {wanted}; write more of the id.")
     named = [places.sessions_dir / item.id for item in listing(places) if item.name == wanted]
-    if len(named) == 1:
+    if len(named) > 1:
+        raise UsageError(f"{len(named)} sessions are named {wanted}: {', '.join(path.name for path in named)}.")
+    if named:
         return named[0]
     raise UsageError(f"There is no session {wanted} in this project; see: peg sessions list")
 
@@ -83,6 +87,7 @@ def _summary(path: Path) -> Summary:
     return Summary(
         id=path.parent.name,
         name=started.name if started else "",
+        parent=started.parent if started else "",
         cwd=started.cwd if started else "",
         started=started.time if started else path.stat().st_mtime,
         updated=path.stat().st_mtime,

@@ -5,21 +5,21 @@ Only these are ever imported; a name in a session file opens nothing by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pegboard.account import Holder
-    from pegboard.loader import Registry
+    from pegboard.loader import Found
     from pegboard.state import Owner
 
 
-def classes(registry: Registry) -> dict[str, type[Owner]]:
-    """The owner types of all tools, by the name that they have in transcripts."""
+def classes(tools: Mapping[str, Found]) -> dict[str, type[Owner]]:
+    """The owner types of these tools, by the name that they have in transcripts."""
     from pegboard.state import owner_name
 
-    names = {name for found in registry.tools().values() for name in found.manifest.owners}
+    names = {name for found in tools.values() for name in found.manifest.owners}
     types = [found for name in sorted(names) if (found := load(name)) is not None]
     return {owner_name(found): found for found in types}
 
@@ -36,14 +36,14 @@ def load(name: str) -> type[Owner] | None:
     return found
 
 
-def holder_of(registry: Registry) -> Callable[[str], Holder | None]:
+def holder_of(tools: Mapping[str, Found]) -> Callable[[str], Holder | None]:
     """Who holds what a tool changes: the first owner of its manifest that can go back, else its first owner."""
     from pegboard.account import Holder
     from pegboard.state import Owner
 
     @cache
     def holder(tool: str) -> Holder | None:
-        found = registry.tools().get(tool)
+        found = tools.get(tool)
         names = found.manifest.owners if found is not None else []
         types = [(name, load(name)) for name in names]
         owners = [Holder(name, one is not None and one.mark is not Owner.mark) for name, one in types]

@@ -6,14 +6,13 @@ effects and named, so that nobody believes that all is undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pegboard import events
-from pegboard.account import account
+from pegboard.account import account, since_prompt
 from pegboard.cli.owners import classes, holder_of
 from pegboard.errors import UsageError
 from pegboard.lines import FILE_NAME, numbered, outline, read
@@ -124,14 +123,6 @@ class Story:
         """Answers of the model since a prompt, as far as they are part of the conversation."""
         return sum(at >= prompt for at in self._answers)
 
-    def since(self, prompt: int) -> Iterator[events.Record]:
-        """The records from a prompt on."""
-        begun = prompt == 0
-        for record in read(self.path):
-            begun = begun or (isinstance(record, events.UserText) and record.prompt >= prompt)
-            if begun:
-                yield record
-
 
 async def go_back(
     session: Session,
@@ -150,7 +141,7 @@ async def go_back(
     story = Story(transcript.path)
     point = story.point(prompt)
     marks, fixed = story.marks(prompt)
-    known = classes(session.registry)
+    known = classes(session.tools())
     report = Report(
         session=transcript.session,
         prompt=prompt,
@@ -192,7 +183,7 @@ async def take_back(session: Session, transcript: Transcript, *, force: bool = F
         prompt=last.prompt, code=last.code, conversation=last.conversation, forgotten=last.forgotten, undo=True
     )
     if last.code:
-        await _ask(session, last.marks, classes(session.registry), report, force)
+        await _ask(session, last.marks, classes(session.tools()), report, force)
     if not dry_run:
         await _write(session, transcript, record, report)
     return report
@@ -226,7 +217,7 @@ async def _ask(
 
 def _stays(session: Session, story: Story, prompt: int, report: Report) -> list[Stay]:
     """What was changed since and is not brought back, from the record of effects."""
-    found = account(report.session, story.since(prompt), holder_of(session.registry))
+    found = account(report.session, since_prompt(read(story.path), prompt), holder_of(session.tools()))
     named = {item.target for item in report.restored} | {item.target for item in report.kept}
     stays = [
         Stay(tool=line.tool, kind=line.kind.value, target=line.target, holder=line.holder, known=line.known)

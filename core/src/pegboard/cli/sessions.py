@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from pegboard.account import Holder
-    from pegboard.loader import Registry
 
 
 @click.group("sessions")
 def command() -> None:
-    """Sessions of this project: what was said, what was changed, clean-up.
+    """Sessions of this project: what was said, what was changed, the way back, clean-up.
 
-    ID may be the beginning of an id, or a name.
+    ID may be the beginning of an id, or a name. Where it can be left out, the latest session is meant.
     """
 
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+which = click.argument("id", required=False, default="")
 
 
 @command.command("list")
@@ -45,12 +41,12 @@ def list_(json_: bool) -> None:
 
 
 @command.command("show")
-@click.argument("id")
+@which
 @as_json
 def show(id: str, json_: bool) -> None:
     """Show a session: prompts, answers, calls and how they ended."""
     bad: list[int] = []
-    for record in _read(id, bad):
+    for record in _read(_folder(id), bad):
         if json_:
             _print_json(record)
         else:
@@ -60,16 +56,23 @@ def show(id: str, json_: bool) -> None:
 
 
 @command.command("ledger")
-@click.argument("id")
+@which
+@click.option(
+    "--since", metavar="WHEN", help="From a prompt's number on, a time (2026-05-01T14:00), or an age (30m, 2h, 1d)."
+)
 @as_json
-def ledger(id: str, json_: bool) -> None:
+def ledger(id: str, since: str | None, json_: bool) -> None:
     """Print what a session changed, who holds it now, what a rewind restores, and what is unknown."""
-    from pegboard.account import account, text_of
+    from pegboard.account import account, since_prompt, since_time, text_of
+    from pegboard.cli.owners import holder_of
     from pegboard.cli.start import start
 
     bad: list[int] = []
     folder = _folder(id)
-    found = account(folder.name, _read(id, bad), holder_of(start().registry))
+    records = _read(folder, bad)
+    if since is not None:
+        records = since_prompt(records, int(since)) if since.isdecimal() else since_time(records, _moment(since))
+    found = account(folder.name, records, holder_of(start().registry.tools()))
     if json_:
         _print_json(found)
     else:
@@ -77,12 +80,45 @@ def ledger(id: str, json_: bool) -> None:
     _warn(bad)
 
 
+@command.command("rewind")
+@which
+@click.option("--to", "prompt", type=click.IntRange(min=0), metavar="N", help="Back to before this prompt.")
+@click.option("--last", is_flag=True, help="Back to before the last prompt.")
+@click.option("--undo", is_flag=True, help="Take the last rewind back.")
+@click.option("--both", "what", flag_value="both", default="both", help="Code and conversation (the default).")
+@click.option("--code", "what", flag_value="code", help="What tools changed, not the conversation.")
+@click.option("--conversation", "what", flag_value="conversation", help="The conversation, not what tools changed.")
+@click.option("--force", is_flag=True, help="Also over what somebody else changed since.")
+@click.option("--dry-run", is_flag=True, help="Only show what would happen, with the lines that change.")
+@as_json
+def rewind(id: str, json_: bool, **options: Any) -> None:
+    """Go back to before a prompt: files, conversation, or both. Without --to, --last or --undo, list the prompts.
+
+    What cannot be brought back is named: effects of commands, remote objects, messages, files that others changed.
+    """
+    from pegboard.cli import rewind as to
+
+    folder = _folder(id)
+    if not options["last"] and not options["undo"] and options["prompt"] is None:
+        points = to.points(folder)
+        if json_:
+            _print_json(points)
+        for line in () if json_ else to.listed(points):
+            _print(_clean(line))
+        return
+    report = to.run(folder, **options)
+    if json_:
+        _print_json(report)
+    for line in () if json_ else to.told(report):
+        _print(_clean(line, keep="\t"))
+
+
 @command.command("export")
-@click.argument("id")
+@which
 def export(id: str) -> None:
     """Print a session as Markdown."""
     bad: list[int] = []
-    for record in _read(id, bad):
+    for record in _read(_folder(id), bad):
         text = _markdown(record)
         if text:
             _print(text + "\n")
@@ -93,41 +129,13 @@ def export(id: str) -> None:
 @click.argument("id")
 def delete(id: str) -> None:
     """Delete a session and everything stored with it. A session in use is refused."""
-    import shutil
-
-    from pegboard.transcript import Transcript
+    from pegboard.cli.keeping import remove
+    from pegboard.errors import Locked
 
     folder = _folder(id)
-    Transcript.hold(folder).close()
-    shutil.rmtree(folder)
+    if not remove(folder):
+        raise Locked(f"Session {folder.name} is in use by another process; end that one first.")
     click.echo(f"peg: deleted session {folder.name}", err=True)
-
-
-def holder_of(registry: Registry) -> Callable[[str], Holder | None]:
-    """Who holds what a tool changes: the first owner of its manifest that can go back, else its first owner."""
-    from functools import cache
-
-    from pegboard.account import Holder
-
-    @cache
-    def holder(tool: str) -> Holder | None:
-        found = registry.tools().get(tool)
-        owners = [_holder(name) for name in found.manifest.owners] if found is not None else []
-        return next((owner for owner in owners if owner.rewinds), owners[0] if owners else None)
-
-    def _holder(name: str) -> Holder:
-        import importlib
-
-        from pegboard.state import Owner
-
-        module, _, cls = name.partition(":")
-        try:
-            owner = getattr(importlib.import_module(module), cls)
-        except Exception:  # an owner that cannot be imported holds nothing that could be brought back
-            return Holder(name, False)
-        return Holder(name, owner.mark is not Owner.mark)
-
-    return holder
 
 
 def _places() -> Any:
@@ -137,15 +145,33 @@ def _places() -> Any:
 
 
 def _folder(id: str) -> Path:
-    from pegboard.sessions import find
+    from pegboard.sessions import find, latest
 
-    return find(_places(), id)
+    return find(_places(), id) if id else latest(_places())
 
 
-def _read(id: str, bad: list[int]) -> Any:
-    from pegboard.transcript import FILE_NAME, read
+def _read(folder: Path, bad: list[int]) -> Any:
+    from pegboard.lines import FILE_NAME, read
 
-    return read(_folder(id) / FILE_NAME, bad)
+    return read(folder / FILE_NAME, bad)
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch of a time or an age. Raises `UsageError`."""
+    import datetime
+    import re
+    import time
+
+    from pegboard.errors import UsageError
+
+    if age := re.fullmatch(r"(\d+)([smhd])", text):
+        return time.time() - int(age[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[age[2]]
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no prompt's number, no time and no age; write 3, 2026-05-01T14:00 or 2h."
+        ) from None
 
 
 def _warn(bad: list[int]) -> None:
@@ -160,6 +186,7 @@ def _lines(record: Any) -> list[str]:
         return [f"session {record.session} in {_clean(record.cwd)}, pegboard {record.version}"]
     if isinstance(record, events.UserText):
         who = "user" if record.origin == "human" else f"{record.origin} {record.author}".strip()
+        who = f"[{record.prompt}] {who}" if record.prompt else who
         return [f"{who}: {_clean(_plain(record.content))}"]
     if isinstance(record, events.Assistant):
         said = [f"assistant: {_clean(_plain(record.content))}"] if _plain(record.content).strip() else []
@@ -172,6 +199,9 @@ def _lines(record: Any) -> list[str]:
         return [f"mode: {record.mode} by {record.by}"]
     if isinstance(record, events.Ended):
         return [f"ended: {record.reason} after {record.turns} turns"]
+    if isinstance(record, events.Rewound):
+        what = " and ".join(filter(None, ("code" * record.code, "conversation" * record.conversation)))
+        return [f"rewind of {what} to before [{record.prompt}]" + (" taken back" if record.undo else "")]
     return [f"notice: {_clean(record.text)}"] if isinstance(record, events.Notice) else []
 
 

@@ -162,11 +162,11 @@ def _show_test(project: Path) -> bool:
 
 def _show_ledger(session: Session) -> None:
     from pegboard.account import account, text_of
-    from pegboard.cli.sessions import holder_of
+    from pegboard.cli.owners import holder_of
     from pegboard.transcript import read
 
     assert session.transcript is not None
-    found = account(session.id, read(session.transcript.path), holder_of(session.registry))
+    found = account(session.id, read(session.transcript.path), holder_of(session.tools()))
     for line in text_of(found).splitlines():
         _say(f"  {line}")
 
