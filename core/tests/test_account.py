@@ -93,15 +93,16 @@ def test_costs_are_sums_and_one_unknown_price_makes_them_unknown() -> None:
 
 
 def test_limits_count_from_the_begin_of_a_run() -> None:
-    spending, limits = Spending(turns=5), Limits(turns=2)
-    limits.begin(spending)
-    assert limits.over(spending) is None and limits.left is None
+    spending = Spending(turns=5)
+    limits = Limits(spending, turns=2)
+    limits.begin()
+    assert limits.over() is None and limits.left is None
     spending.turns = 7
-    over = limits.over(spending)
+    over = limits.over()
     assert over is not None and over.reason is Stop.MAX_TURNS
-    late = Limits(seconds=0.0)
-    late.begin(spending)
-    assert (stopped := late.over(spending)) is not None and stopped.reason is Stop.DURATION
+    late = Limits(spending, seconds=0.0)
+    late.begin()
+    assert (stopped := late.over()) is not None and stopped.reason is Stop.DURATION
 
 
 def test_the_frame_is_escaped_and_nothing_else() -> None:

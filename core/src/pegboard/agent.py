@@ -7,7 +7,7 @@ out of it leaves a conversation in which each call is answered.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,19 @@ from pegboard.call import Outcome, Status
 from pegboard.errors import Code, ProviderError, RunStopped, Stop, TooLong, UsageError
 from pegboard.hooks import fold
 from pegboard.lacking import Lacks
-from pegboard.provider import Answer, Message, Provider, Request
-from pegboard.spending import Limits, Spending
+from pegboard.provider import Abilities, Answer, Message, ModelRef, Provider, Request, ToolSpec, refuse_unlisted
+from pegboard.spending import Limits, Spending, price_of
+from pegboard.window import Window
 
 if TYPE_CHECKING:
     from pegboard.session import Session
+    from pegboard.state import Owner
     from pegboard.transcript import Transcript, Turn
 
 CONTINUE = "Your answer was cut at the output limit. Go on exactly where it ended."
+TOO_LONG = (
+    "The conversation does not fit the model's context window, and it could not be made short enough. Start anew."
+)
 EMPTY = "Your last answer was empty. Go on with the task, or say that you are done."
 VETOES = 8
 """[D] How often in a row a hook may keep a run from ending."""
@@ -48,6 +53,8 @@ class AgentSpec:
     max_turns: int | None = None
     max_seconds: float | None = None
     max_budget_usd: float | None = None
+    max_total_tokens: int | None = None
+    """Tokens of all requests together. This and the limits above: None = what the settings say, 0 = no limit."""
     max_tokens: int | None = None
     """Output limit of one answer; None = what the model can do."""
     thinking: dict[str, Any] | None = None
@@ -76,28 +83,37 @@ class RunResult:
 class Agent:
     """One agent: a session's tools, a model, a conversation. ``run`` may be called again for the next prompt."""
 
-    def __init__(self, session: Session, provider: Provider, spec: AgentSpec, transcript: Transcript) -> None:
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        spec: AgentSpec,
+        transcript: Transcript,
+        *,
+        parent: Agent | None = None,
+    ) -> None:
+        """``parent``: the agent whose budget this one shares. Raises `UsageError`: model not listed, price unknown."""
+        refuse_unlisted(ModelRef(spec.model, provider.name), session.settings.value("models.available"))
         self.session = session
         self.provider = provider
         self.spec = spec
         self.transcript = transcript
         self.inbox: deque[events.UserText] = deque()
         """Messages that arrive while a run is on; delivered between batches of calls."""
-        self.spending = Spending()
-        self.abilities = provider.abilities(spec.model)
-        self._history = transcript.history
+        self.spending: Spending = Spending(parent.spending if parent is not None else None)
+        self.abilities: Abilities = provider.abilities(spec.model)
+        self.history = transcript.history
+        self.window = Window(self)
         self._lacks = Lacks(spec.model, self.abilities)
         self._offer = context.Offer(session, self.abilities, spec.tools)
         self._tail = context.Tail(self._offer)
-        session.loaded[spec.id] = self._history.found
+        session.loaded[spec.id] = self.history.found
         if not self.abilities.tool_references:
-            self._history.references = False
-            self._history.dissolve()
+            self.history.references = False
+            self.history.dissolve()
         self._text, self._joins, self._reason = "", False, ""
-        self.limits = Limits(spec.max_turns, spec.max_seconds, spec.max_budget_usd)
+        self.limits = self._limits(parent)
         self._nudged = ""
-        if spec.max_budget_usd is not None and self.abilities.price is None:
-            raise UsageError(f"The price of {spec.model} is not known, so no budget in USD can be kept; limit turns.")
 
     async def run(self, prompt: str | events.UserText, *, opening: Iterable[events.UserText] = ()) -> RunResult:
         """Say ``prompt`` and go on until the model is done or a limit is reached. ``opening`` texts follow it.
@@ -106,7 +122,7 @@ class Agent:
         """
         self._text, self._joins, self._reason, self._nudged = "", False, "", ""
         before = self.spending.turns
-        self.limits.begin(self.spending)
+        self.limits.begin()
         text = context.said(prompt, author="", origin="human") if isinstance(prompt, str) else prompt
         stopped: Stop | None = None
         errors: list[str] = []
@@ -147,8 +163,9 @@ class Agent:
     async def _loop(self) -> None:
         vetoes = 0
         while True:
-            if over := self.limits.over(self.spending):
+            if over := self.limits.over():
                 raise over
+            await self.window.fit()
             answer = await self._answer()
             if await self._follow(answer):
                 continue
@@ -181,7 +198,10 @@ class Agent:
         if answer.stop_reason == "refusal":
             raise RunStopped(Stop.REFUSAL, "The model declined to answer.")
         if answer.stop_reason == "model_context_window_exceeded":
-            raise RunStopped(Stop.TOO_LONG, "The conversation no longer fits the model's context window.")
+            if not await self.window.overflow():
+                raise RunStopped(Stop.TOO_LONG, TOO_LONG)
+            self._joins = True
+            return True
         if answer.stop_reason == "max_tokens":
             if self._nudged == CONTINUE:
                 raise RunStopped(Stop.INCOMPLETE, "The answer was cut at the output limit, twice in a row.")
@@ -198,7 +218,7 @@ class Agent:
         """Run the calls of an answer, or answer them as not run when the run ends here."""
         self._nudged = ""
         outcomes: list[Outcome] = []
-        over = self.limits.over(self.spending)
+        over = self.limits.over()
         if not over and answer.stop_reason == "refusal":
             over = RunStopped(Stop.REFUSAL, "The model declined to go on.")
         try:
@@ -241,37 +261,103 @@ class Agent:
             raise RunStopped(Stop.HOOK, denied)
 
     async def _answer_unrun(self, turn: Turn, over: RunStopped) -> None:
-        code = Code.BUDGET_EXCEEDED if over.reason is Stop.BUDGET else Code.LIMIT_REACHED
+        code = Code.BUDGET_EXCEEDED if over.reason in (Stop.BUDGET, Stop.TOKENS) else Code.LIMIT_REACHED
         for call in turn.calls:
             outcome = Outcome(status=Status.NOT_STARTED, code=code, text=f"{call.tool} was not run. {over}")
             await self.session.tell(turn.fill(call.id, outcome))
 
     async def _answer(self) -> Answer:
         """The next answer of the model, counted. Raises `RunStopped` when there is none."""
-        spec = self.spec
-        request = Request(
-            model=spec.model,
-            system=context.system_blocks(spec.system),
-            tools=self._lacks.tools(self._offer.specs(self._history)),
-            messages=self.messages(),
-            max_tokens=spec.max_tokens or self.abilities.max_output,
-            thinking=spec.thinking,
-            extra=spec.extra,
-        )
-        for text in self._lacks.news():
-            await self.log(events.Notice(text=text))
-        answer = await ask(self, request)
+        while True:
+            request = self._request()
+            for text in self._lacks.news():
+                await self.log(events.Notice(text=text))
+            try:
+                answer = await ask(self, request)
+                break
+            except TooLong as error:
+                if not await self.window.overflow():
+                    raise TooLong(f"{error}\n{TOO_LONG}", status=error.status, kind=error.kind) from None
         if answer is None:
-            self._check_abort()
-            raise self.limits.over(self.spending) or RunStopped(Stop.INTERRUPTED, "The run was interrupted.")
-        self.spending.add(answer.model or spec.model, answer.usage, self.abilities.price)
+            raise self.interruption()
+        self.window.counted(answer)
+        self.spending.add(answer.model or self.spec.model, answer.usage, self.limits.price)
         self._text = (self._text if self._joins else "") + _text(answer)
         self._joins, self._reason = False, answer.stop_reason
         return answer
 
+    def _request(self) -> Request:
+        """The next request, within what the limits leave. Raises `RunStopped` when they leave too little."""
+        spec, tools, messages = self.spec, self.tools, self.messages()
+        ahead = self.window.ahead
+        if over := self.limits.over(ahead):
+            raise over
+        room = self.window.output
+        most = min(spec.max_tokens or room, room, self.limits.output(ahead) or room)
+        if most <= (spec.thinking or {}).get("budget_tokens", 0):
+            raise RunStopped(Stop.BUDGET, "What is left of the budget does not suffice for the model to think.")
+        self.window.sending()
+        return Request(
+            model=spec.model,
+            system=context.system_blocks(spec.system),
+            tools=tools,
+            messages=messages,
+            max_tokens=most,
+            thinking=spec.thinking,
+            extra=spec.extra,
+        )
+
+    def _limits(self, parent: Agent | None) -> Limits:
+        spec, setting = self.spec, self.session.settings.value
+        given = {"turns": spec.max_turns, "seconds": spec.max_seconds, "usd": spec.max_budget_usd}
+        given["tokens"] = spec.max_total_tokens
+        own = {} if parent is not None else {name: setting(f"limits.{name}") for name in given}
+        kept: dict[str, Any] = {name: own.get(name) or None if one is None else one for name, one in given.items()}
+        price = price_of(spec.model, self.abilities.price, setting("prices"))
+        limits = Limits(self.spending, **kept, price=price, parent=parent.limits if parent is not None else None)
+        around = limits
+        while around.usd is None and around.parent is not None:
+            around = around.parent
+        if around.usd is not None and price is None:
+            raise UsageError(
+                f"The price of {spec.model} is not known, so no budget in USD can be kept; limit turns, or set prices."
+            )
+        return limits
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools of the next request."""
+        return self._lacks.tools(self._offer.specs(self.history))
+
     def messages(self) -> list[Message]:
-        """The conversation, as the model can take it."""
+        """The conversation, as the model can take it. Ask for the tools first: they may change what it refers to."""
         return self._lacks.messages(self.transcript.messages)
+
+    async def compact(self, instructions: str = "") -> str:
+        """Replace the conversation by a summary, between two runs; returns why it was not done, or an empty text.
+
+        Raises `RunStopped` when it was interrupted.
+        """
+        return await self.window.compact("manual", instructions)
+
+    def owners(self) -> list[Owner]:
+        """The open owners that this agent's conversation concerns."""
+        return [owner for _, agent, owner in self.session.owners if agent in ("", self.spec.id)]
+
+    def tail(self) -> list[events.UserText]:
+        """All the changing facts, said anew."""
+        return self._tail.again(self.session)
+
+    async def spent(self, answer: Answer, what: str) -> None:
+        """Count an answer beside the conversation, and write it down."""
+        model = answer.model or self.spec.model
+        self.spending.add(model, answer.usage, self.limits.price, turns=0)
+        await self.log(events.Spent(model=model, usage=answer.usage, what=what))
+
+    def interruption(self) -> RunStopped:
+        """Why there is no answer: an abort, or a limit."""
+        self._check_abort()
+        return self.limits.over() or RunStopped(Stop.INTERRUPTED, "The run was interrupted.")
 
     def _check_abort(self) -> None:
         if self.session.aborted is not None:

@@ -25,6 +25,17 @@ REMOVED = "(A part of the conversation that the model service refused was remove
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
 
 
+async def aside(agent: Agent, request: Request) -> Answer:
+    """The answer to a request beside the conversation, which nobody is shown as it comes.
+
+    Raises `ProviderError`, and `RunStopped` when it was aborted or ran out of the run's time.
+    """
+    answer = await _stream(agent, request, show=False)
+    if answer is None:
+        raise agent.interruption()
+    return answer
+
+
 async def ask(agent: Agent, request: Request) -> Answer | None:
     """The answer to a request; None when it was aborted or ran out of the run's time.
 
@@ -49,7 +60,7 @@ def refused_block(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found.groups() if number is not None) if found else ()
 
 
-async def _stream(agent: Agent, request: Request) -> Answer | None:
+async def _stream(agent: Agent, request: Request, *, show: bool = True) -> Answer | None:
     begin, blocks = time.monotonic(), 0
     try:
         with agent.session.abortable(), anyio.move_on_after(agent.limits.left):
@@ -62,7 +73,7 @@ async def _stream(agent: Agent, request: Request) -> Answer | None:
                     elif isinstance(part, Retrying):
                         blocks = 0
                         await agent.log(_retry(part))
-                    else:
+                    elif show:
                         await agent.session.tell(_delta(part, blocks))
             raise ProviderError("The model service ended its stream without an answer.")
     finally:

@@ -85,7 +85,7 @@ class Bodies:
 
 
 def _target(given: Any) -> str:
-    """The first text of an input, on one line, cut: a path, a pattern, a command."""
+    """The first text of an input, on one line, shortened: a path, a pattern, a command."""
     values = given.values() if isinstance(given, dict) else ()
     words = " ".join(next((value for value in values if isinstance(value, str)), "").split())
-    return words if len(words) <= 80 else words[:79] + "…"
+    return words if len(words) <= 160 else f"{words[:40]}…{words[-119:]}"

@@ -119,6 +119,18 @@ def environment(session: Session) -> str:
     return "\n".join(lines)
 
 
+async def openings(session: Session, kind: str) -> list[UserText]:
+    """What plug-ins say when a session starts, goes on, or begins again after a summary."""
+    if not session.bus.has("peg_session_start"):
+        return []
+    replies = await session.bus.ask("peg_session_start", session=session, kind=kind)
+    for reply in replies:
+        if reply.error is not None:
+            await session.host.notify(f"The hook {reply.plugin} failed at the start of the session: {reply.error}")
+    fragments = [fragment for reply in replies for fragment in reply.value or ()]
+    return [said(fragment.text, author=fragment.author, origin="hook") for fragment in fragments]
+
+
 class Tail:
     """Facts that may change. Each author's text is said when it is new and again only when it has changed."""
 
@@ -132,6 +144,11 @@ class Tail:
         for given in session.manager.hook.peg_context(session=session):
             fragments += given
         return self.changed(fragments)
+
+    def again(self, session: Session) -> list[UserText]:
+        """All of it once more, because what was said left the context."""
+        self._last.clear()
+        return self.news(session)
 
     def changed(self, fragments: Iterable[Fragment]) -> list[UserText]:
         """The fragments whose author has not said the same before."""

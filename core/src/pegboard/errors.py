@@ -129,6 +129,7 @@ class Stop(StrEnum):
 
     MAX_TURNS = "max_turns"
     BUDGET = "budget"
+    TOKENS = "tokens"
     DURATION = "duration"
     REFUSAL = "refusal"
     INTERRUPTED = "interrupted"

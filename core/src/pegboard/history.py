@@ -56,6 +56,8 @@ class History:
         """The results that can be cleared."""
         self.found: dict[str, bool] = {}
         """Tools that a search has loaded, in order -> whether a reference in the messages loads them."""
+        self.asked: list[Block] = []
+        """The last thing that a person said."""
         self.references = True
         """Whether the model takes ``tool_reference`` blocks; without, they are put in words."""
 
@@ -94,7 +96,10 @@ class History:
         elif isinstance(record, Assistant):
             self.assistant(record)
         elif isinstance(record, UserText):
-            self._texts.extend(user_blocks(record))
+            blocks = user_blocks(record)
+            self._texts.extend(blocks)
+            if record.origin == "human":
+                self.asked = blocks
         elif isinstance(record, Began):
             if record.id in self._slots:
                 self._slots[record.id].began = record
@@ -235,6 +240,7 @@ class History:
         self._slots.clear()
         self._late.clear()
         self._texts = [*user_blocks(said(record.summary, author="pegboard")), *record.kept]
+        self.asked = record.kept
         self._messages, self.size, self.bodies = [], 0, Bodies()
         self.found.update(dict.fromkeys(self.found, False))
 

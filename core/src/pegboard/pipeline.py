@@ -336,6 +336,7 @@ async def recheck(state: CallState) -> None:
 async def run(state: CallState) -> None:
     """9. Execute. From here on the ledger decides the class of the call."""
     found, tool, ctx = state.parts()
+    state.session.toolbox.count(state.name)
     if found.manifest.effects:
         state.session.note_began(state.call.id, state.name, found.manifest.effects)
     state.began = True

@@ -6,12 +6,13 @@ providers translate. What a model can do is data (`Abilities`), never a test on 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from pegboard.call import Block
+from pegboard.errors import UsageError
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -153,6 +154,23 @@ class ModelRef(msgspec.Struct, frozen=True):
         """``"anthropic/claude-x"`` or ``"claude-x"``."""
         provider, slash, model = text.partition("/")
         return cls(model, provider) if slash else cls(text)
+
+
+def listed(ref: ModelRef, available: Collection[str] | None) -> bool:
+    """Whether policy lists a model; ``available`` None lists all.
+
+    An entry without a provider covers the model of every provider, and a reference without one fits every entry.
+    """
+    entries = map(ModelRef.parse, available or ())
+    fits = (one.model == ref.model and one.provider in ("", ref.provider or one.provider) for one in entries)
+    return available is None or any(fits)
+
+
+def refuse_unlisted(ref: ModelRef, available: Collection[str] | None) -> None:
+    """Raise `UsageError` for a model that policy does not list."""
+    if not listed(ref, available):
+        allowed = ", ".join(available or ()) or "none"
+        raise UsageError(f"Policy does not list the model {ref.model}; it allows {allowed}.")
 
 
 class Provider(Protocol):

@@ -5,7 +5,7 @@ The core knows that state has owners, not which. Tools that share state share an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 import anyio
 
 if TYPE_CHECKING:
+    from pegboard.hooks import Fragment
     from pegboard.session import Session
 
 JSON = Any
@@ -104,6 +105,13 @@ class Owner:
 
     async def resumed(self) -> None:
         """Everything that an earlier process remembered is recalled: close what it left open. Before any use."""
+
+    def cleared(self, calls: Collection[str]) -> None:
+        """The results of these calls left the context of the agent: what they showed is not in sight any more."""
+
+    async def compacted(self, room: int) -> Iterable[Fragment]:
+        """The agent's conversation was replaced by a summary: what must be said again, within ``room`` characters."""
+        return ()
 
     async def mark(self) -> Mark | None:
         """A point to return to. None = cannot be rewound, and rewind says so."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pegboard.errors import Code, Refusal
+from pegboard.names import pick
+
 if TYPE_CHECKING:
     from pegboard.errors import Refused
     from pegboard.loader import Found
@@ -28,6 +31,7 @@ class Toolbox:
         self._own: dict[str, Found] | None = None
         self._loaded: dict[str, Tool[Any, Any]] = {}
         self._breaks: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
         self.failed: dict[str, str] = {}
         """Sources that could not bring their tools -> why; told by tool search."""
         self._specs: dict[tuple[str, bool], ToolSpec] = {}
@@ -129,6 +133,18 @@ class Toolbox:
         if self._kept[0] != now:
             self._kept = (now, {})
         return self._kept[1]
+
+    def count(self, name: str) -> None:
+        """Count a call that is about to run. Raises `Refusal` (limit_reached) when the session has had enough of it."""
+        limits = self._session.settings.value("limits.calls")
+        most = next((limits[key] for key in limits if pick(key, [name])), None)
+        if isinstance(most, int) and self._calls.get(name, 0) >= most:
+            raise Refusal(
+                Code.LIMIT_REACHED,
+                f"{name} was not run: this session may call it {most} times, and has (limits.calls.{name}).",
+                hint="Work with what is known, or tell the user.",
+            )
+        self._calls[name] = self._calls.get(name, 0) + 1
 
     def broke_contract(self, name: str) -> None:
         """Count a result that did not fit the tool's own output model."""

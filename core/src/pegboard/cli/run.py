@@ -143,7 +143,7 @@ def choose_provider(session: Session, model: str | None) -> tuple[str, Provider]
     Raises `UsageError` when no model is named anywhere, or policy does not list it.
     """
     from pegboard.events import Using
-    from pegboard.provider import ModelRef
+    from pegboard.provider import ModelRef, refuse_unlisted
 
     settings, registry = session.settings, session.registry
     wanted = model or _last_model(session) or settings.value("model")
@@ -153,9 +153,7 @@ def choose_provider(session: Session, model: str | None) -> tuple[str, Provider]
             raise UsageError("No model is set; use --model, or: peg settings set model NAME")
         wanted = defaults[0]
     ref = ModelRef.parse(wanted)
-    available = settings.value("models.available")
-    if not _listed(wanted, available):
-        raise UsageError(f"Policy does not list the model {ref.model}; it allows {', '.join(available) or 'none'}.")
+    refuse_unlisted(ref, settings.value("models.available"))
     provider = registry.provider(ref, settings, os.environ)
     transcript = session.transcript
     if transcript is not None and (transcript.using is None or transcript.using.model != wanted):
@@ -166,34 +164,25 @@ def choose_provider(session: Session, model: str | None) -> tuple[str, Provider]
 
 def _last_model(session: Session) -> str:
     """The model of a resumed session's last run, unless this start names another one or policy took it away."""
+    from pegboard.provider import ModelRef, listed
+
     using = session.transcript.using if session.transcript is not None else None
     settings = session.settings
     if using is None or any(entry.scope == "flag" for entry in settings.entries("model")):
         return ""
-    if not _listed(using.model, settings.value("models.available")):
+    if not listed(ModelRef.parse(using.model), settings.value("models.available")):
         sys.stderr.write(f"peg: policy does not list {using.model} any more; the session goes on with another model.\n")
         return ""
     return using.model
 
 
-def _listed(model: str, available: list[str] | None) -> bool:
-    return available is None or bool({model, model.rpartition("/")[2]} & set(available))
-
-
 async def _opening(session: Session, kind: str) -> list[UserText]:
     """What plug-ins say at the start of a session; owners of a resumed one look after what was left open."""
-    from pegboard.context import said
+    from pegboard.context import openings
 
     if kind != "startup":
         await _wake(session)
-    if not session.bus.has("peg_session_start"):
-        return []
-    replies = await session.bus.ask("peg_session_start", session=session, kind=kind)
-    for reply in replies:
-        if reply.error is not None:
-            await session.host.notify(f"The hook {reply.plugin} failed at the start of the session: {reply.error}")
-    fragments = [fragment for reply in replies for fragment in reply.value or ()]
-    return [said(fragment.text, author=fragment.author, origin="hook") for fragment in fragments]
+    return await openings(session, kind)
 
 
 async def _wake(session: Session) -> None:

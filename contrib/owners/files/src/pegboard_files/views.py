@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from pegboard.errors import Refusal
+from pegboard.hooks import Fragment
 from pegboard.state import JSON, Owner, Scope
+
+from pegboard_files.text import Text, decode
 
 if TYPE_CHECKING:
     from pegboard_files.disk import Content
-    from pegboard_files.text import Text
 
 Extent = Literal["full", "range", "partial"]
 
@@ -29,6 +31,9 @@ KEPT_BYTES = 1024 * 1024
 
 KEPT_TOTAL = 32 * 1024 * 1024
 """[C] All kept contents of one agent together."""
+
+AGAIN = 5
+"""[D] Most files that are shown again after a conversation was summed up."""
 
 FAILURES = 50
 """[C] Failed edits that are remembered to recognise a repeat."""
@@ -185,6 +190,27 @@ class FileViews(Owner):
             if view.shown_by in gone:
                 self._views[real] = msgspec.structs.replace(view, shown_by="")
                 self._changed(real)
+
+    def cleared(self, calls: Collection[str]) -> None:
+        self.forget_shown(calls)
+
+    async def compacted(self, room: int) -> Iterable[Fragment]:
+        """The files seen last are shown again, as they were seen; the others must be read anew."""
+        shown: dict[str, str] = {}
+        for real, view in reversed(self._views.items()):
+            text = self._lines(view, room // AGAIN)
+            if text and len(shown) < AGAIN:
+                shown[real] = f"{real}\n{text}"
+        self.keep_only(shown)
+        self.forget_shown([view.shown_by for view in self._views.values()])
+        return [Fragment("files", f"A file that you read before, as it was then: {text}") for text in shown.values()]
+
+    def _lines(self, view: View, most: int) -> str:
+        raw = self._kept.get(view.digest) if view.view == "full" else None
+        text = decode(raw) if raw is not None and len(raw) <= most else None
+        lines = text.plain.removesuffix("\n").split("\n") if text is not None else []
+        numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, 1))
+        return numbered if len(numbered) <= most else ""
 
     def keep_only(self, reals: Iterable[str]) -> None:
         """After a full compaction: drop every entry except those of files that were attached again."""
