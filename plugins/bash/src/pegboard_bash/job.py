@@ -148,6 +148,10 @@ class Job:
         left = shell.left()
         if not left:
             await shell.end(0)
+            if self.box is not None and self.reading.leaves:
+                self.notices.append(
+                    "In the sandbox, what a command leaves running ends with it; run_in_background lets it go on"
+                )
             return
         named = ", ".join(f"pid {one.pid} ({one.name})" for one in left[:5])
         if not self.runs.possible:

@@ -42,6 +42,8 @@ class Reading:
     """It changes its directory."""
     stops_late: bool
     """At its timeout it is stopped instead of moved to the background."""
+    leaves: bool
+    """It starts something in the background."""
     edits: tuple[str, ...]
     """Paths that it is known to change."""
     git: str | None
@@ -70,6 +72,7 @@ def _read(command: str, cwd: str, home: str, roots: tuple[str, ...]) -> Reading:
         last=_last(script),
         moves=any(segment.name in MOVES for segment in script.segments),
         stops_late=_stops_late(script),
+        leaves=any(segment.background for segment in script.segments),
         edits=tuple(access.target for access in judged if access.kind is AccessKind.EDIT),
         git=", ".join(dict.fromkeys(filter(None, map(_git, script.segments)))) or None,
     )
