@@ -106,7 +106,7 @@ class Agent:
         self.window = Window(self)
         self._lacks = Lacks(spec.model, self.abilities)
         self._offer = context.Offer(session, self.abilities, spec.tools)
-        self._tail = context.Tail(self._offer)
+        self._tail = context.Tail(self._offer, transcript.history.told)
         session.loaded[spec.id] = self.history.found
         if not self.abilities.tool_references:
             self.history.references = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,11 +132,14 @@ async def openings(session: Session, kind: str) -> list[UserText]:
 
 
 class Tail:
-    """Facts that may change. Each author's text is said when it is new and again only when it has changed."""
+    """Facts that may change. Each author's text is said when it is new and again only when it has changed.
 
-    def __init__(self, offer: Offer) -> None:
+    ``told``: what a resumed conversation was told already, by author.
+    """
+
+    def __init__(self, offer: Offer, told: Mapping[str, str]) -> None:
         self._offer = offer
-        self._last: dict[str, str] = {}
+        self._last = dict(told)
 
     def news(self, session: Session) -> list[UserText]:
         """The texts that changed since the last request: the environment, tools that wait, `peg_context` fragments."""

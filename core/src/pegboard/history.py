@@ -54,6 +54,8 @@ class History:
         """Weight of all messages in characters, as `clearing.weight` counts."""
         self.bodies = Bodies()
         """The results that can be cleared."""
+        self.told: dict[str, str] = {}
+        """What the program and its plug-ins said last in these messages, by author."""
         self.found: dict[str, bool] = {}
         """Tools that a search has loaded, in order -> whether a reference in the messages loads them."""
         self.asked: list[Block] = []
@@ -98,6 +100,8 @@ class History:
         elif isinstance(record, UserText):
             blocks = user_blocks(record)
             self._texts.extend(blocks)
+            if record.author:
+                self.told[record.author] = "".join(block.get("text", "") for block in record.content)
             if record.origin == "human":
                 self.asked = blocks
         elif isinstance(record, Began):
@@ -241,7 +245,7 @@ class History:
         self._late.clear()
         self._texts = [*user_blocks(said(record.summary, author="pegboard")), *record.kept]
         self.asked = record.kept
-        self._messages, self.size, self.bodies = [], 0, Bodies()
+        self._messages, self.size, self.bodies, self.told = [], 0, Bodies(), {}
         self.found.update(dict.fromkeys(self.found, False))
 
     def _remove(self, record: Removed) -> None:
