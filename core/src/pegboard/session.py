@@ -10,10 +10,9 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -422,11 +421,13 @@ class Session:
 
     def _anchor(self) -> None:
         """Write where the decision log stands, so that it cannot be shortened unseen."""
-        if self.log is not None:
+        log, self.log = self.log, None
+        if log is not None:
             from pegboard.audit import anchor
 
-            text = anchor(self.log, self.id, str(self.settings.value("audit.anchor_file")))
-            self._append(events.Notice(text=text, kind="audit"))
+            text = anchor(log, self.id, str(self.settings.value("audit.anchor_file")))
+            with suppress(TranscriptError):  # a full disk must not keep the owners open
+                self._append(events.Notice(text=text, kind="audit"))
 
     @property
     def entered(self) -> bool:
@@ -446,16 +447,15 @@ class Session:
         self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         tasks = self._tasks
         try:
             await self.close()
         finally:
             self._tasks = None
             if tasks is not None:
-                await tasks.__aexit__(kind, error, trace)
+                # Not told about an error of the body, which would come out wrapped in a group.
+                await tasks.__aexit__(None, None, None)
 
 
 def _resumed_cwd(transcript: Transcript | None, places: Places) -> Path | None:
