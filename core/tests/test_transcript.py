@@ -263,6 +263,14 @@ def test_there_is_one_file_for_a_session(transcript: Transcript) -> None:
         Transcript.create(transcript.path.parent, cwd=Path("/"), version="0")
 
 
+def test_a_file_without_a_whole_first_line_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / FILE_NAME).write_text('{"type":"session","form')
+    made = Transcript.create(tmp_path / "s", cwd=tmp_path, version="0")
+    assert len(list(read(made.path))) == 1
+    made.close()
+
+
 def test_mode_owners_and_unsettled_targets_come_back(transcript: Transcript) -> None:
     transcript.append(events.Mode(mode="acceptEdits", by="user"))
     transcript.append(events.State(owners={"x:Y": 1, "x:Z": 1}))

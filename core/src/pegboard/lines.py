@@ -19,6 +19,9 @@ FORMAT = 1
 
 FILE_NAME = "transcript.jsonl"
 
+FIRST_BYTES = 65_536
+"""[C] Longest first line of a file."""
+
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _decoder = msgspec.json.Decoder(events.Record)
 
@@ -89,6 +92,15 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
             text = line.strip(b"\0\r\n\t ").removeprefix(b"\xef\xbb\xbf")
             if text or b"\0" in line:
                 yield number, text or _UNREADABLE
+
+
+def begun(path: Path) -> bool:
+    """Whether a session file got as far as its first line; a crash can leave one that did not."""
+    try:
+        with path.open("rb") as file:
+            return file.readline(FIRST_BYTES).endswith(b"\n")
+    except OSError:
+        return False
 
 
 class LeftOut(NamedTuple):

@@ -13,7 +13,7 @@ import msgspec
 
 from pegboard import events
 from pegboard.errors import UsageError
-from pegboard.lines import FILE_NAME, decode
+from pegboard.lines import FILE_NAME, begun, decode
 from pegboard.places import Places
 
 EDGE_BYTES = 65_536
@@ -41,7 +41,7 @@ def find(places: Places, wanted: str) -> Path:
     """The folder of a session by its id, the beginning of its id, or its name. Raises `UsageError` otherwise."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", wanted):
         exact = places.sessions_dir / wanted
-        if (exact / FILE_NAME).is_file():
+        if begun(exact / FILE_NAME):
             return exact
         alike = [path.parent for path in _files(places) if path.parent.name.startswith(wanted)]
         if len(alike) == 1:
@@ -72,7 +72,7 @@ def listing(places: Places) -> list[Summary]:
 def _files(places: Places) -> Iterator[Path]:
     folder = places.sessions_dir
     if folder.is_dir():
-        yield from (path / FILE_NAME for path in folder.iterdir() if (path / FILE_NAME).is_file())
+        yield from (path / FILE_NAME for path in folder.iterdir() if begun(path / FILE_NAME))
 
 
 def _summary(path: Path) -> Summary:

@@ -25,7 +25,7 @@ from pegboard import events
 from pegboard.call import Block, Call, Outcome, Status, json_safe
 from pegboard.errors import Locked, TranscriptError, Unreadable
 from pegboard.history import History, Slot, digest, repair, tombstone
-from pegboard.lines import FILE_NAME, FORMAT, LeftOut, Outline, encode, numbered, outline, read, slim
+from pegboard.lines import FILE_NAME, FORMAT, LeftOut, Outline, begun, encode, numbered, outline, read, slim
 from pegboard.provider import Answer, Message
 
 __all__ = ["FILE_NAME", "FORMAT", "Transcript", "Turn", "encode", "read"]
@@ -62,17 +62,25 @@ class Transcript:
     def create(
         cls, session_dir: Path, *, cwd: Path, version: str, session: str = "", parent: str = "", name: str = ""
     ) -> Transcript:
-        """Make the folder (0700) and the file (0600) of a new session and write its first line."""
+        """Make the folder (0700) and the file (0600) of a new session and write its first line.
+
+        A file that never got as far as its first line is begun anew.
+        """
         path = session_dir / FILE_NAME
         try:
             session_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            raise TranscriptError(f"There is a session at {session_dir} already; resume it.") from None
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            transcript = cls(path, os.open(path, flags, 0o600), session or session_dir.name)
         except OSError as error:
             raise TranscriptError(f"Cannot make the session file {path}: {error.strerror or error}.") from None
-        transcript = cls(path, handle, session or session_dir.name)
-        transcript._lock()
+        try:
+            if begun(path):
+                raise TranscriptError(f"There is a session at {session_dir} already; resume it.")
+            transcript._lock()
+            os.ftruncate(transcript._handle, 0)
+        except BaseException:
+            transcript.close()
+            raise
         transcript.started = events.Started(
             format=FORMAT, session=transcript.session, cwd=str(cwd), version=version, parent=parent, name=name
         )

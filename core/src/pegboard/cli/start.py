@@ -103,6 +103,8 @@ def open_session(
     import click
 
     from pegboard import __version__
+    from pegboard.lines import FILE_NAME
+    from pegboard.lines import begun as begun_file
     from pegboard.session import Session
     from pegboard.transcript import Transcript
 
@@ -121,7 +123,7 @@ def open_session(
         keeping.check_name(begun.places, name)
     folders = begun.places.sessions_dir
     source = folders / session_id if session_id else None
-    exists = source is not None and (source / "transcript.jsonl").exists()
+    exists = source is not None and begun_file(source / FILE_NAME)
     folder = source if source is not None and not fork else folders / str(uuid.uuid4())
     if exists and source is not None and fork:
         from pegboard.cli import keeping
