@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pegboard import events
 from pegboard.agent import Agent, AgentSpec
+from pegboard.cli.cost import command
 from pegboard.errors import Stop, UsageError
 from pegboard.provider import ModelRef, Usage, refuse_unlisted
 from pegboard.spending import Limits, Spending, price_of
@@ -125,6 +131,20 @@ async def test_prov_3_a_model_outside_the_managed_list_is_refused(ride: Any, tmp
         ride([], again=it, model="claude-opus-5-5")
 
 
+def test_prov_3_the_command_refuses_and_says_what_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "managed.toml").write_text(f'[models]\navailable = ["{MODEL}"]\n')
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PEG_MANAGED_DIR": str(tmp_path),
+        "ANTHROPIC_API_KEY": "x",
+    }
+    words = [sys.executable, "-m", "pegboard", "-p", "hi", "--model", "claude-opus-5-5"]
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert f"does not list the model claude-opus-5-5; it allows {MODEL}" in done.stderr
+
+
 def test_prov_3_entries_may_name_a_provider() -> None:
     listed = ["anthropic/claude-x", "open-1"]
     for fits in (ModelRef("claude-x", "anthropic"), ModelRef("claude-x"), ModelRef("open-1", "local")):
@@ -168,3 +188,63 @@ async def test_side_requests_are_counted_and_written_down(ride: Any) -> None:
     (spent,) = [event for event in it.events if isinstance(event, events.Spent)]
     assert (spent.what, spent.model) == ("compaction", MODEL) and spent.usage.input_tokens > 100
     assert it.agent.spending.turns == 1 and it.agent.spending.usage.input_tokens > spent.usage.input_tokens
+
+
+@pytest.fixture
+def cost(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run `peg cost` in the room of a ride."""
+
+    def run(ride: Ride, *words: str) -> str:
+        monkeypatch.setenv("HOME", str(ride.bench.outside))
+        monkeypatch.setenv("PEG_HOME", str(ride.session.places.user_dir))
+        monkeypatch.chdir(ride.bench.folder)
+        done = CliRunner().invoke(command, list(words), catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return run
+
+
+async def test_peg_cost_sums_by_model_tool_and_agent(ride: Any, cost: Any) -> None:
+    script = [calls(call("Core", text="x"), call("Core", wrong=1)), "done", "kid", "THE SUMMARY"]
+    it = ride(script, tools=[plain("Core")])
+    await it.run()
+    kid = child(it, model="claude-opus-5-5")
+    await kid.run("go")
+    kid.transcript.close()
+    await it.agent.compact()
+    bill = json.loads(cost(it, it.session.id[:8], "--json"))
+    spending = it.agent.spending
+    assert bill["total_cost_usd"] == pytest.approx(spending.cost) and bill["sessions"] == [it.session.id]
+    assert {row["name"]: row["requests"] for row in bill["models"]} == {MODEL: 3, "claude-opus-5-5": 1}
+    assert {row["name"]: row["requests"] for row in bill["agents"]} == {"main": 3, "kid": 1}
+    assert [row["name"] for row in bill["beside"]] == ["compaction"]
+    assert sum(row["input_tokens"] for row in bill["models"]) == spending.usage.input_tokens
+    (tool,) = bill["tools"]
+    assert (tool["name"], tool["calls"], tool["failed"]) == ("Core", 2, 1) and tool["characters"] > 6
+    text = cost(it)
+    assert text.startswith("1 session, cost in USD: 0.0") and "compaction" in text and "claude-opus-5-5" in text
+
+
+async def test_peg_cost_of_a_fork_counts_what_was_copied_once(ride: Any, cost: Any) -> None:
+    it = ride(["hello"])
+    await it.run()
+    copy = it.transcript.path.parent.with_name("11111111-1111-4111-8111-111111111111")
+    shutil.copytree(it.transcript.path.parent, copy)
+    bill = json.loads(cost(it, "--json"))
+    assert len(bill["sessions"]) == 2 and bill["models"][0]["requests"] == 1
+
+
+async def test_peg_cost_with_prices_of_ones_own_and_without_any(ride: Any, cost: Any) -> None:
+    it = ride(["hello"], model="anthropic/mystery-1")
+    await it.run()
+    assert json.loads(cost(it, "--json"))["total_cost_usd"] is None and "cost in USD: unknown" in cost(it)
+    it.bench._settings["prices"] = {"mystery-1": PRICE}
+    it.bench._save()
+    assert json.loads(cost(it, "--json"))["total_cost_usd"] > 0
+
+
+async def test_peg_cost_of_nothing(ride: Any, cost: Any) -> None:
+    it = ride([])
+    shutil.rmtree(it.transcript.path.parent)
+    assert json.loads(cost(it, "--json"))["models"] == [] and cost(it) == "0 sessions, cost in USD: 0.0000\n"

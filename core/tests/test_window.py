@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pegboard.clearing import Bodies, weight
 from pegboard.errors import Stop
 from pegboard.events import UserText
 from pegboard.hooks import Fragment, Verdict, hook
+from pegboard.policy import Mode
 from pegboard.transcript import read
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -21,6 +23,9 @@ from rides import Ride, call, calls, head, plain, ride
 __all__ = ["ride"]
 pytestmark = pytest.mark.anyio
 
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 FILES = {"only": ["Read", "Edit"]}
 LONG = "word " * 8_000
 """Ten thousand tokens."""
@@ -297,3 +302,28 @@ def test_what_a_person_said_last_is_known() -> None:
     history.feed(UserText(content=[{"type": "text", "text": "mine"}]))
     history.feed(UserText(content=[{"type": "text", "text": "theirs"}], origin="scheduled", author="cron"))
     assert history.asked == [{"type": "text", "text": "mine"}]
+
+
+async def test_compact_read_state_keeps_the_mode_the_directory_and_the_read_gate(ride: Any) -> None:
+    script = Script()
+    it = ride(script, **FILES)
+    kept, gone = it.file("kept.txt", "one\n"), it.file("gone.png", "")
+    Path(gone).write_bytes(PNG)
+    below = it.bench.folder / "sub"
+    below.mkdir()
+    script.steps = [calls(call("Read", file_path=gone), call("Read", file_path=kept)), "read"]
+    await it.run("look")
+    assert "image" in json.dumps(it.bodies[-1])
+    it.session.set_mode(Mode.ACCEPT_EDITS, "test")
+    await it.session.move(below, "test")
+    assert await it.agent.compact() == ""
+    script.steps = [calls(call("Edit", file_path=kept, old_string="one", new_string="two"))]
+    assert (await it.run("change it")).text == "done"
+    assert "Edited" in it.results()[0] and Path(kept).read_text() == "two\n"
+    assert it.session.mode is Mode.ACCEPT_EDITS and it.session.cwd == below
+    assert '"image"' not in json.dumps(it.bodies[-1]) and f"Working directory: {below}" in it.texts()
+    assert it.refused == []
+    await it.close()
+    again = ride(["on"], again=it, **FILES)
+    await again.run("more")
+    assert '"image"' not in json.dumps(again.bodies[-1]) and again.refused == []

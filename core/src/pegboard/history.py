@@ -213,13 +213,13 @@ class History:
         names = _referenced(block)
         if not names:
             return block
-        self.found.update({name: self.references or self.found.get(name, False) for name in names})
-        if not self.references:
+        live = [name for name in names if self.references and self.found.get(name, True)]
+        self.found.update({name: name in live for name in names})
+        if not live:
             return _in_words(block)
-        said = "\n".join(item["text"] for item in block["content"] if item.get("type") == "text")
-        if said:
+        if said := "\n".join(item["text"] for item in block["content"] if item.get("type") == "text"):
             self._texts.append(_note(framed(said, author=record.tool, origin="unclassified")))
-        return {**block, "content": [item for item in block["content"] if item.get("type") == "tool_reference"]}
+        return {**block, "content": [item for item in block["content"] if item.get("tool_name") in live]}
 
     def dissolve(self) -> None:
         """Put every reference to a loaded tool in words: a tool is gone, or the model does not take references."""

@@ -97,6 +97,9 @@ def lines(event: events.Event, session_id: str, *, partial: bool = False) -> lis
         return [_retry(event, session_id)]
     if isinstance(event, events.HookRan):
         return [_hook(event, session_id)]
+    if isinstance(event, events.Compacted):
+        done = {"trigger": event.trigger, "pre_tokens": event.before}
+        return [_system("compact_boundary", session_id, compact_metadata=done)]
     if isinstance(event, events.Notice):
         return [_system("notice", session_id, text=event.text, kind=event.kind)]
     return []

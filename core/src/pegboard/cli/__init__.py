@@ -12,6 +12,7 @@ import click
 COMMANDS = {
     "audit": "Check and show the log of decisions.",
     "call": "Run one tool call, or a stream of them, through the whole pipeline.",
+    "cost": "Show what sessions have used, by model, tool and agent.",
     "doctor": "Check engines, settings, trust and plug-ins, and say what is wrong.",
     "plugins": "List, explain, make and check plug-ins.",
     "policy": "List, explain, test and replay the rules that decide about calls.",
