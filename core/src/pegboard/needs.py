@@ -36,6 +36,7 @@ def need_of(session: Session) -> Need:
         home=session.places.home,
         roots=tuple(dict.fromkeys(folder for folder in session.roots if str(folder) not in own)),
         writable=tuple(_absolute(item, session) for item in settings.value("sandbox.writable")),
+        readable=tuple(_absolute(item, session) for item in settings.value("sandbox.readable")),
         hidden=tuple(hidden),
         locked=tuple(locked),
         rule=_rule(index) if watched else None,

@@ -45,6 +45,8 @@ class Need:
     """Further paths that the user or the operator opened; also protected ones inside the working directories."""
     hidden: tuple[str, ...] = ()
     """Paths that must not be readable."""
+    readable: tuple[Path, ...] = ()
+    """Credentials, hidden by default, that the user lets processes read."""
     locked: tuple[str, ...] = ()
     """Paths that must not be changed."""
     rule: Callable[[str, bool], str] | None = None
@@ -226,6 +228,18 @@ def found(registry: Registry, need: Need) -> tuple[tuple[Confinement, Status], .
             continue
         seen.append((confinement, confinement.status(need)))
     return tuple(seen)
+
+
+def reached(registry: Registry, need: Need) -> Status:
+    """The level that processes get here, found by trying, and why no higher one. May block for a moment."""
+    import anyio
+
+    seen = found(registry, need)
+    try:
+        return best(seen)[1]
+    finally:
+        for confinement, _ in seen:
+            anyio.run(confinement.close)
 
 
 def best(seen: Sequence[tuple[Confinement, Status]]) -> tuple[Confinement | None, Status]:

@@ -16,6 +16,7 @@ COMMANDS = {
     "doctor": "Check engines, settings, trust and plug-ins, and say what is wrong.",
     "plugins": "List, explain, make and check plug-ins.",
     "policy": "List, explain, test and replay the rules that decide about calls.",
+    "sandbox": "Show which sandbox processes get here, and why no better one.",
     "sessions": "List sessions, show one, and print its effect ledger.",
     "settings": "Read, explain and change settings.",
     "tools": "List tools, switch them on and off, and explain their state.",

@@ -71,6 +71,7 @@ def findings() -> Iterator[Finding]:
     yield from _plugins(begun)
     yield from _rules(begun)
     yield from _provider(begun)
+    yield from _sandbox(begun)
 
 
 def _settings(begun: Start) -> Iterator[Finding]:
@@ -149,3 +150,19 @@ def _provider(begun: Start) -> Iterator[Finding]:
             yield Finding("note", "provider", f"{name}: no key is set; a real model needs {wanted}")
     if not begun.registry.providers():
         yield Finding("problem", "provider", "no provider is installed; install pegboard-anthropic")
+
+
+def _sandbox(begun: Start) -> Iterator[Finding]:
+    from pegboard.cli.sandbox import look
+    from pegboard.sandbox import rank, wanted
+
+    found, level = look(begun), str(begun.settings.value("sandbox.level"))
+    because = f": {'; '.join(found.reasons)}" if found.reasons else ""
+    if not wanted(begun.settings):
+        yield Finding("note", "sandbox", f"off (sandbox.enabled); it would reach the level {found.level}{because}")
+    elif rank(found.level) < rank(level):
+        required = bool(begun.settings.value("sandbox.required"))
+        effect = "no process starts" if required else "processes get what there is"
+        yield Finding("problem", "sandbox", f"reaches {found.level}, wanted is {level}, so {effect}{because}")
+    else:
+        yield Finding("ok", "sandbox", f"level {found.level} by {found.name}{because}")

@@ -1,0 +1,39 @@
+"""What a box refused, read from what programs wrote: the one trace that a refused file operation leaves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+MOST = 20
+"""[C] Refusals named in one result."""
+
+_LINE = re.compile(
+    r"Read-only file system|Permission denied|Operation not permitted|resource busy|\bE(?:ROFS|ACCES|PERM|BUSY)\b",
+    re.IGNORECASE,
+)
+_PATH = re.compile(
+    r"['\"‘`]([^'\"’`\n]+)['\"’`]"
+    r"|(?:^|[\s:(=])(/[^\s:'\"()]+|(?:\.{0,2}/)?[\w.@+~-][^\s:'\"()]*)(?=:|\s|$)"
+)
+
+
+def of_files(output: str, why: Callable[[str, str], str]) -> list[str]:
+    """One line for each refused path: ``why`` says of a path as written and of the error what the box does, or nothing.
+
+    A line that names no path the box speaks about is no violation, because plain permissions fail in the same words.
+    """
+    found: dict[str, None] = {}
+    for line in output.splitlines():
+        sign = _LINE.search(line)
+        if sign is None or len(line) > 4_000:
+            continue
+        for match in _PATH.finditer(line):
+            path = match[1] or match[2]
+            said = why(path, sign[0])
+            if said:
+                found[f"file: {path} was refused: {said}"] = None
+                break
+        if len(found) >= MOST:
+            break
+    return list(found)

@@ -1,0 +1,1 @@
+"""The sandbox on macOS. Importing this loads nothing; `pegboard_seatbelt.confinement` is what the loader asks for."""
