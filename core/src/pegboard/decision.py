@@ -300,7 +300,8 @@ def strict_rules(item: Judged, names: tuple[str, ...], index: RuleIndex) -> list
                 found += index.paths(family, name, item.folder, True)
     elif kind is _RUN:
         found += index.of_tool(("Bash",))[0]
-        found += index.commands(item.access.target, True)
+        for text in (item.access.target, *item.access.also):
+            found += index.commands(text, True)
     elif kind is _FETCH:
         found += index.of_tool(("WebFetch",))[0]
         found += index.hosts(dict.fromkeys((*names, "WebFetch")), host_of(item.access.target), True)

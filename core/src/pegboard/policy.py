@@ -6,6 +6,7 @@ Everything that asks for permission asks here, so that explaining, testing and r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,8 @@ MOST_RULES = 5
 
 _READ, _EDIT, _RUN, _FETCH, _USE = AccessKind
 _BUILT_IN = "built-in"
+_QUOTES = dict.fromkeys(map(ord, "'\"\\\n"))
+_REMOVES = re.compile(r"\brm(?:dir)?\b|\bfind\b")
 
 
 def decide(manifest: Manifest, input: Mapping[str, Any], accesses: Iterable[Judged], snapshot: Snapshot) -> Decision:
@@ -127,7 +130,7 @@ def _judge(
         return found("ask", by_rule(rules[0], item), ruled=True)
     if plan == "allow":
         return found("allow", DecidedBy(by="mode", source="plan", reason="the plan may be written"))
-    floor = _floor(manifest, item, snapshot)
+    floor = _floor(manifest, item, rules, snapshot)
     if floor:
         return found("ask", DecidedBy(by="rule", source=_BUILT_IN, reason=floor))
     free = _by_mode(item, snapshot) or _free(manifest, item, snapshot)
@@ -161,15 +164,14 @@ def _by_plan(item: Judged | None, snapshot: Snapshot) -> str:
     return "allow" if snapshot.plan_file and _within(item, (snapshot.plan_file,)) else "deny"
 
 
-def _floor(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:
+def _floor(manifest: Manifest, item: Judged | None, rules: Sequence[Rule], snapshot: Snapshot) -> str:
     """Why no allow rule may lift the question; empty if it may."""
     if manifest.person:
         return f"only a person can answer {manifest.name}"
     if item is None:
         return ""
     if item.access.kind is _RUN:
-        target = item.access.target
-        return critical_removal(words(target), snapshot) if "rm" in target else ""
+        return _run_floor(item.access, rules, snapshot)
     if item.access.kind is _EDIT and snapshot.mode is not Mode.BYPASS:
         for name in item.names:
             word = protected(name) or (inside(name, snapshot.guarded) and name)
@@ -178,11 +180,36 @@ def _floor(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:
     return ""
 
 
+def _run_floor(access: Access, rules: Sequence[Rule], snapshot: Snapshot) -> str:
+    """Critical removals; what a deny or ask rule may cover; what is dangerous or not known.
+
+    Where the whole tool is allowed and no rule speaks about single commands or paths, not knowing is no reason to ask.
+    """
+    for text in (access.target, *access.also):
+        if "rm" in text and (found := critical_removal(words(text), snapshot)):
+            return found
+    if access.head is not None and (rule := snapshot.index.reachable(access.head)) is not None:
+        return f"{rule.effect} rule {rule.text} may cover it: a part of it is made when it runs"
+    if not access.why:
+        return ""
+    if snapshot.mode is Mode.BYPASS:
+        plain = "".join((access.target, *access.also)).translate(_QUOTES)
+        return f"it may remove anything: {access.why}" if access.grade != "risk" and _REMOVES.search(plain) else ""
+    whole = any(rule.effect == "allow" and rule.specifier is None for rule in rules)
+    if access.grade == "doubt" and whole and not snapshot.index.restricts:
+        return ""
+    return f"{access.why}; nothing but a person's yes allows that"
+
+
 def _by_mode(item: Judged | None, snapshot: Snapshot) -> str:
     """Why the mode allows the call before any allow rule is heard; empty if it does not."""
     if snapshot.mode is Mode.BYPASS:
         return "the mode allows what no rule and no floor stops"
-    if snapshot.mode is not Mode.ACCEPT_EDITS or item is None or item.access.kind is not _EDIT:
+    if snapshot.mode is not Mode.ACCEPT_EDITS or item is None:
+        return ""
+    if item.access.kind is _RUN and item.access.grade == "edits":
+        return "a command that only edits is as free as its edits"
+    if item.access.kind is not _EDIT:
         return ""
     return "edits inside the working directories are accepted" if _within(item, snapshot.roots) else ""
 
@@ -194,7 +221,11 @@ def _free(manifest: Manifest, item: Judged | None, snapshot: Snapshot) -> str:
             return f"{manifest.name} needs no question"
         silent = manifest.concurrency == "read" and not manifest.name.startswith("mcp__")
         return f"{manifest.name} only reads" if silent else ""
-    kind = item.access.kind
+    kind, grade = item.access.kind, item.access.grade
+    if kind is _RUN and grade == "reads":
+        return "it only reads"
+    if grade == "mention" or (grade == "part" and _within(item, snapshot.roots)):
+        return "its command is what is asked about"
     if kind is _READ and _within(item, (*snapshot.roots, *snapshot.readable)):
         return "reading inside the working directories needs no question"
     if not manifest.ask and (kind is _USE or (kind is _EDIT and _within(item, snapshot.roots))):

@@ -5,6 +5,7 @@ Rules are filed by tool, then by a literal piece that a target must have. Everyt
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -46,6 +47,7 @@ class TextTable:
     def __init__(self) -> None:
         self._by_prefix: dict[str, list[tuple[Rule, Callable[[str], bool]]]] = {}
         self._sizes: list[int] = []
+        self._sorted: list[str] = []
 
     def add(self, prefix: str, rule: Rule, test: Callable[[str], bool]) -> None:
         """File a rule; ``test`` is asked only for texts that begin with ``prefix``."""
@@ -63,6 +65,20 @@ class TextTable:
             for rule, test in self._by_prefix.get(text[:length], ()):
                 if test(text if subject is None else subject):
                     yield rule
+
+    def within(self, beginning: str) -> Iterator[Rule]:
+        """Rules that some text with this beginning could match."""
+        if len(self._sorted) != len(self._by_prefix):
+            self._sorted = sorted(self._by_prefix)
+        for prefix in self._sorted[bisect_left(self._sorted, beginning) :]:
+            if not prefix.startswith(beginning):
+                break
+            yield from (rule for rule, _ in self._by_prefix[prefix])
+        for length in self._sizes:
+            if length < len(beginning):
+                for rule, _ in self._by_prefix.get(beginning[:length], ()):
+                    if len(command_pattern(rule.specifier or "").stem) > 1:
+                        yield rule
 
 
 class RuleIndex:
@@ -130,6 +146,17 @@ class RuleIndex:
         for other in dict.fromkeys((spaced, bare, same(bare, self.anchors.fold))):
             if other != text:
                 yield from table.find(other)
+
+    def reachable(self, beginning: str) -> Rule | None:
+        """A deny or ask rule that a command with this beginning could meet."""
+        table = self._text("Bash", "command", True)
+        return next(table.within(same(beginning, self.anchors.fold)), None)
+
+    @property
+    def restricts(self) -> bool:
+        """There are deny or ask rules about single commands or paths."""
+        named = (rule for tool in ("Bash", "Read", "Edit") for rule in self._named.get(tool, ()))
+        return any(rule.effect != "allow" for rule in named)
 
     def hosts(self, tools: Iterable[str], host: str, strict: bool) -> Iterator[Rule]:
         """``domain:`` rules of these tools about a host as `host_of` gives it.

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pegboard.call import Block, DecidedBy, Effect, EffectKind, Ledger
 from pegboard.errors import Code, Refusal
@@ -58,6 +58,12 @@ class AccessKind(StrEnum):
     USE = "use"
 
 
+Grade = Literal["", "reads", "edits", "doubt", "risk", "blind", "part", "mention"]
+"""Of a command: ``reads`` and ``edits`` say that it does nothing else, and to nothing but the paths that are accesses
+of the same call; ``doubt``: a part of it is decided only when it runs; ``risk``: always asked about; ``blind``: it
+could not be read whole. Of a path: ``part`` is asked about with its command, ``mention`` is only named in one."""
+
+
 @dataclass(frozen=True)
 class Access:
     """One thing a call would touch. Rules match on it, locks are taken on it, the question shows it."""
@@ -65,6 +71,14 @@ class Access:
     kind: AccessKind
     target: str
     """An absolute path, a command segment, a host, or a name."""
+    grade: Grade = ""
+    """What is known about it beyond its target."""
+    why: str = ""
+    """For ``doubt``, ``risk`` and ``blind``: what is not known or dangerous, in half a sentence."""
+    also: tuple[str, ...] = ()
+    """Other spellings of a command, which deny and ask rules match too: without its wrappers, quotes, assignments."""
+    head: str | None = None
+    """The certain beginning of a command that goes on with what is made when it runs; None: all of it is certain."""
 
     @classmethod
     def read(cls, path: str | Path) -> Access:
@@ -140,6 +154,11 @@ class Context:
     def roots(self) -> tuple[Path, ...]:
         """The working directories of the session; the first is where it started."""
         return self._session.roots
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the workspace is trusted."""
+        return self._session.trusted
 
     @property
     def home(self) -> Path:
