@@ -190,6 +190,7 @@ async def test_bash_10_a_required_sandbox_whose_program_is_missing_starts_nothin
     for name in ("bash", "sh", "env", "touch"):
         (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr("pegboard_bubblewrap.programs.FOLDERS", (str(tmp_path / "bin"),))
     async with peg_session(allow=ALLOW) as bench:
         assert bench.places.managed_dir == tmp_path / "managed"
         outcome = await bash(bench, "touch made")
