@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
+from pegboard.events import Event
+
 if TYPE_CHECKING:
-    from pegboard.events import Event
     from pegboard.session import Session
 
 LENGTH = 1000
