@@ -105,6 +105,7 @@ def open_session(
     from pegboard import __version__
     from pegboard.lines import FILE_NAME
     from pegboard.lines import begun as begun_file
+    from pegboard.cli.notices import Notices
     from pegboard.session import Session
     from pegboard.transcript import Transcript
 
@@ -140,4 +141,5 @@ def open_session(
         )
     for notice in transcript.notices:
         click.echo(f"peg: {notice}", err=True)
+    host = host or Notices()
     return Session.create(begun.places, settings, registry, host=host, trusted=begun.trusted, transcript=transcript)
