@@ -243,15 +243,20 @@ def parse_toml(text: str) -> Table:
         raise Unparsable("its values are nested too deeply") from None
 
 
-def parse_restrictions(text: str) -> Table:
-    """The deny and ask rules of a Claude Code settings file; nothing else of it is taken. Raises `Unparsable`."""
+def parse_json(text: str, hint: str = "") -> Table:
+    """Parse a JSON object; anything else counts as an empty one. Raises `Unparsable` with the line and ``hint``."""
     try:
         found = msgspec.json.decode(text.removeprefix("\ufeff"))
     except (msgspec.DecodeError, RecursionError) as error:
         byte = str(error).rpartition("(byte ")[2].rstrip(")")
         line = text.encode("utf-8")[: int(byte)].count(b"\n") + 1 if byte.isdigit() else text.count("\n") + 1
-        raise Unparsable(f"{error}; compat.claude = false switches this file off", line) from None
-    permissions = found.get("permissions") if isinstance(found, dict) else None
+        raise Unparsable(f"{error}{hint}", line) from None
+    return found if isinstance(found, dict) else {}
+
+
+def parse_restrictions(text: str) -> Table:
+    """The deny and ask rules of a Claude Code settings file; nothing else of it is taken. Raises `Unparsable`."""
+    permissions = parse_json(text, "; compat.claude = false switches this file off").get("permissions")
     if not isinstance(permissions, dict):
         return {}
     return {"permissions": {effect: permissions[effect] for effect in ("deny", "ask") if effect in permissions}}
