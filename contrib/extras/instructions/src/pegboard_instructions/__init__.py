@@ -1,0 +1,1 @@
+"""Instruction files for the model. Importing the package loads nothing."""
