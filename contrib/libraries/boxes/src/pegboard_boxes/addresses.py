@@ -48,7 +48,7 @@ def parse(text: str) -> Entry | None:
     with contextlib.suppress(ValueError):
         return Entry("", ipaddress.ip_network(bare, strict=False), port)
     pattern = host_pattern(bare)
-    return Entry(pattern, None, port) if pattern and "/" not in pattern else None
+    return Entry(pattern, None, port) if re.fullmatch(r"[\w.*-]+", pattern) else None
 
 
 class AllowList:

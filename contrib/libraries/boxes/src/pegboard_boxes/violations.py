@@ -28,8 +28,7 @@ def of_files(output: str, why: Callable[[str, str], str]) -> list[str]:
         sign = _LINE.search(line)
         if sign is None or len(line) > 4_000:
             continue
-        for match in _PATH.finditer(line):
-            path = match[1] or match[2]
+        for path in _paths(line):
             said = why(path, sign[0])
             if said:
                 found[f"file: {path} was refused: {said}"] = None
@@ -37,3 +36,11 @@ def of_files(output: str, why: Callable[[str, str], str]) -> list[str]:
         if len(found) >= MOST:
             break
     return list(found)
+
+
+def _paths(line: str) -> list[str]:
+    """What may be a path in a line, the likeliest kind alone: in quotes, absolute, or any other word."""
+    matches = list(_PATH.finditer(line))
+    quoted = [match[1] for match in matches if match[1]]
+    words = [match[2] for match in matches if match[2]]
+    return quoted or [word for word in words if word.startswith("/")] or words
