@@ -151,7 +151,7 @@ def test_explain_lines_are_answered_one_by_one(peg: Shell) -> None:
         {"tool": "Read", "input": {"file_path": "/w/proj/.env"}, "cwd": "/w/proj", "rules": rules, "id": 7},
         {"tool": "Read", "input": {"file_path": "/w/proj/x"}, "cwd": "/w/proj"},
         {"tool": "WebFetch", "input": {"url": "https://a.b/x", "prompt": "?"}, "rules": rules},
-        {"tool": "WebFetch", "input": {"url": "https://user@c.d/x", "prompt": "?"}, "rules": rules},
+        {"tool": "WebFetch", "input": {"url": "https://c.d:8080/x", "prompt": "?"}, "rules": rules},
         {"tool": "Edit", "input": {"file_path": "/w/proj/a", "old_string": "a", "new_string": "b"}, "cwd": "/w/proj",
          "mode": "acceptEdits", "rules": {}},
         {"tool": "mcp__mail__send", "input": {}, "rules": {"ask": ["mcp__mail"]}},
@@ -165,6 +165,28 @@ def test_explain_lines_are_answered_one_by_one(peg: Shell) -> None:
     assert told[1]["id"] == 7
     assert told[4]["segment"] == "c.d"
     assert not told[8]["installed"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example\\@docs.example/", "https://user@docs.example/", "https://docs.example@evil.example/",
+        "http://0x7f.1/", "http://2130706433/", "http://127.1/", "http://0177.0.0.1/",
+        "ftp://docs.example/", "docs.example",
+        "https://docs.example /", "https://docs.example\n.evil.example/", "//docs.example/", "",
+    ],
+)  # fmt: skip
+def test_addresses_that_can_be_read_in_two_ways_are_never_allowed(peg: Shell, url: str) -> None:
+    rules = {"allow": ["WebFetch(domain:*)", "WebFetch(domain:docs.example)"]}
+    told = peg.lines(
+        {"tool": "WebFetch", "input": {"url": url, "prompt": "?"}, "rules": rules},
+        {
+            "tool": "WebFetch",
+            "input": {"url": url, "prompt": "?"},
+            "rules": {"deny": ["WebFetch(domain:other.example)"]},
+        },
+    )
+    assert [one["verdict"] for one in told] == ["ask", "deny"]
 
 
 def test_perm_5_dont_ask_denies_the_tool_that_needs_a_person(peg: Shell) -> None:

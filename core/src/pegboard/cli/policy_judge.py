@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -211,8 +212,6 @@ def _asked(found: Any, raw: Mapping[str, Any], session: Session, snapshot: Snaps
 
 
 def _guessed(name: str, raw: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Access]:
-    from urllib.parse import urlsplit
-
     from pegboard.tool import Access
 
     fields = known_tools().get(name, {})
@@ -222,15 +221,20 @@ def _guessed(name: str, raw: Mapping[str, Any], snapshot: Snapshot) -> Iterator[
         path = path if path.startswith("/") else f"{snapshot.cwd}/{path}"
         yield Access.edit(path) if fields["family"] == "Edit" else Access.read(path)
     elif "host" in fields:
-        try:
-            host = urlsplit(str(raw.get(fields["host"], ""))).hostname or ""
-        except ValueError:
-            host = ""
-        yield Access.fetch(host)
+        yield Access.fetch(_host(str(raw.get(fields["host"], ""))))
     elif "use" in fields:
         yield Access.use(str(raw.get(fields["use"], "")) if fields["use"] else name)
     elif "command" in fields:
         yield from _commands(str(raw.get(fields["command"], "")))
+
+
+def _host(url: str) -> str:
+    """The host of a plain web address; empty for one that two programs could read differently."""
+    found = re.fullmatch(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:[/?#][^\s\\]*)?", url)
+    host = found[1] if found else ""
+    number = re.fullmatch(r"(?:0[xX][0-9A-Fa-f]*|\d+)(?:\.(?:0[xX][0-9A-Fa-f]*|\d+))*\.?", host)
+    plain = re.fullmatch(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}", host)
+    return "" if number and not plain else host
 
 
 def _commands(command: str) -> Iterator[Access]:
