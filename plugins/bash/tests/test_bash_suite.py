@@ -8,12 +8,12 @@ from pegboard.testing.suite import ToolSuite, case
 class TestBash(ToolSuite):
     tool = "Bash"
     good = [
-        case({"command": "echo one; echo two >&2"}, says="one\ntwo"),
         case({"command": "cat a.txt | tr a-z A-Z > b.txt"}, files={"a.txt": "hello\n"}, leaves={"b.txt": "HELLO\n"}),
         case({"command": "mkdir -p x && cd x && pwd", "description": "Make a folder"}, says="/x"),
         case({"command": "grep nothing a.txt"}, files={"a.txt": "x\n"}, says="No matches found"),
         case({"command": "sleep 60", "run_in_background": True}, says="background as task"),
         case({"command": "rm a.txt"}, files={"a.txt": "x\n"}, leaves={"a.txt": None}),
+        case({"command": "echo one; echo two >&2"}, says="one\ntwo"),
     ]
     bad = [
         case({"command": "   "}, code="invalid_input", says="blank"),

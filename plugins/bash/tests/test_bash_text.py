@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pegboard_bash import codes
-from pegboard_bash.reading import _read
+from pegboard_bash.reading import reading_of
 from pegboard_bash.text import readable, shown
+from pegboard_shell.judge import accesses
 from pegboard_tasks.sink import HEAD, Sink
 
 
@@ -100,5 +101,5 @@ def test_codes():
     ],
 )
 def test_reading(command, last, moves, stops, git):
-    reading = _read(command, "/tmp", "/root", ("/tmp",))
+    reading = reading_of(accesses(command, cwd="/tmp", home="/root", roots=("/tmp",)))
     assert (reading.last, reading.moves, reading.stops_late, reading.git) == (last, moves, stops, git)

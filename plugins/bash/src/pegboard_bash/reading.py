@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from weakref import WeakKeyDictionary
 
-from pegboard.tool import Access, AccessKind
-from pegboard_shell.read import parse
+from pegboard.tool import Access, Context
+from pegboard_shell.judge import Judgement, accesses, can_be_backgrounded
+from pegboard_shell.places import hidden_from
 from pegboard_shell.script import Script, Segment
-
-if TYPE_CHECKING:
-    from pegboard.tool import Context
 
 MOVES = frozenset(("cd", "chdir", "pushd", "popd"))
 
@@ -23,7 +20,8 @@ GIT_CHANGES = frozenset((
 """Commands of git that a result names."""
 
 _GIT_VALUES = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
-_GIT = re.compile(r"\bgit\b")
+
+_readings: WeakKeyDictionary[Context, dict[str, Reading]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -51,29 +49,39 @@ class Reading:
 
 
 def read(command: str, ctx: Context) -> Reading:
-    """Read a command as the session would run it."""
-    return _read(command, str(ctx.cwd), str(ctx.home), tuple(map(str, ctx.roots)))
+    """Read a command as the session would run it; once for each call, so that what was judged is what runs."""
+    known = _readings.setdefault(ctx, {})
+    if command not in known:
+        known[command] = _read(command, ctx)
+    return known[command]
 
 
-@lru_cache(maxsize=64)
-def _read(command: str, cwd: str, home: str, roots: tuple[str, ...]) -> Reading:
-    script = parse(command, cwd=cwd, home=home)
-    accesses = [Access.run(segment.source) for segment in script.segments if segment.argv]
-    for segment in script.segments:
-        for redirect in segment.redirects:
-            if redirect.writes and redirect.target is not None and segment.dirs:
-                accesses.append(Access.edit(f"{segment.dirs[0]}/{redirect.target.text}"))
-    judged = accesses
-    read_only = False
+def _read(command: str, ctx: Context) -> Reading:
+    judged = accesses(
+        command,
+        cwd=str(ctx.cwd),
+        home=str(ctx.home),
+        roots=tuple(map(str, ctx.roots)),
+        trusted=ctx.trusted,
+        hidden=hidden_from(
+            lambda folder: ctx.read_denies(Path(folder)), lambda path: ctx.denied(Access.read(path)) is not None
+        ),
+    )
+    return reading_of(judged)
+
+
+def reading_of(judged: Judgement) -> Reading:
+    """The tool's own questions, put to a judgement."""
+    script = judged.script
     return Reading(
-        accesses=tuple(judged),
-        read_only=read_only,
+        accesses=judged.accesses,
+        read_only=judged.reads_only,
         readable=script.readable,
         last=_last(script),
         moves=any(segment.name in MOVES for segment in script.segments),
         stops_late=_stops_late(script),
         leaves=any(segment.background for segment in script.segments),
-        edits=tuple(access.target for access in judged if access.kind is AccessKind.EDIT),
+        edits=judged.edits,
         git=", ".join(dict.fromkeys(filter(None, map(_git, script.segments)))) or None,
     )
 
@@ -86,10 +94,10 @@ def _last(script: Script) -> str:
 
 
 def _stops_late(script: Script) -> bool:
-    """[D] A command that could not be read, one of git, which holds locks, and one that only waits; the last also where
-    the waiting is a part of it, because nothing is lost then."""
+    """[D] A command that could not be read, one of git, which holds locks, and one that waits. The last also where the
+    waiting is only a part of it: what it starts beside that would live on for nothing."""
     waits = any(segment.name == "sleep" for segment in script.segments)
-    return not script.readable or waits or _GIT.search(script.command) is not None
+    return waits or not can_be_backgrounded(script.command)
 
 
 def _git(segment: Segment) -> str:
