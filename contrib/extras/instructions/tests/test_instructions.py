@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pegboard.host import Choice
 from pegboard.testing import Willing
-from pegboard_instructions.files import LARGEST, text_of
+from pegboard_frontmatter.files import text_of
+from pegboard_instructions.files import LARGEST
 
 pytestmark = pytest.mark.anyio
 
@@ -195,7 +196,7 @@ async def test_large_and_strange_files_are_skipped_and_said(ride: Any) -> None:
     assert ride.told() == []
     assert ["bytes" in ride.notices[0], "UTF-8" in ride.notices[1], "no file" in ride.notices[2]] == [True] * 3
     ride.write({"AGENTS.md": "x" * LARGEST})
-    assert len(text_of(str(ride.folder / "AGENTS.md"))) == LARGEST
+    assert len(text_of(str(ride.folder / "AGENTS.md"), LARGEST)) == LARGEST
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

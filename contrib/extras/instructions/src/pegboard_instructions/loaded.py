@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pegboard import events
 from pegboard.call import DecidedBy
 from pegboard.hooks import Fragment
+from pegboard_frontmatter.files import Unread, text_of
 
 from pegboard_instructions import imports, spots
 from pegboard_instructions.events import InstructionsLoaded
-from pegboard_instructions.files import Unread, denied, foreign, inside, real_path, text_of, workspace
+from pegboard_instructions.files import LARGEST, denied, foreign, inside, real_path, workspace
 from pegboard_instructions.spots import Spot
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Loaded:
         try:
             if not await self._may(spot, real):
                 return
-            text = text_of(real)
+            text = text_of(real, LARGEST)
         except Unread as why:
             self._notices.append(f"The instruction file {spot.path} {why}; it was left out.")
             return
@@ -186,7 +187,7 @@ class Loaded:
             near = own or inside(real, workspace(self._session))
             if not near and not await self._asked(real, f"{by.path} names it"):
                 return
-            text = text_of(real)
+            text = text_of(real, LARGEST)
         except Unread as why:
             self._notices.append(f"{path}, which {by.path} imports, {why}; it was left out.")
             return
