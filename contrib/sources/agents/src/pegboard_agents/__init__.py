@@ -1,0 +1,1 @@
+"""Definitions of agents. Importing the package loads nothing."""
