@@ -113,6 +113,18 @@ async def test_def_5_a_source_that_failed_is_named_with_its_error(ride: Any) -> 
     assert 'from="ToolSearch"' in it.texts() and it.refused == []
 
 
+async def test_found_tools_survive_a_summary_and_a_second_search(ride: Any) -> None:
+    again = calls(call("ToolSearch", query="select:Lsp,CronMake"))
+    it = ride([SEARCH, "done", "THE SUMMARY", again, calls(call("Lsp", text="x")), "done"], tools=tools())
+    await it.run()
+    assert await it.agent.compact() == ""
+    await it.run("go on")
+    assert loaded(it, 3) == [("Core", False), ("ToolSearch", False), ("Lsp", False)]
+    assert loaded(it) == [("Core", False), ("ToolSearch", False), ("Lsp", False), ("CronMake", True)]
+    assert list(head(it.bodies[3])) == list(head(it.bodies[-1])) and it.results()[-1] == "Lsp x"
+    assert it.refused == []
+
+
 async def test_two_searches_in_one_message(ride: Any) -> None:
     both = calls(call("ToolSearch", query="select:Lsp"), call("ToolSearch", query="web page"), call("Core"))
     it = ride([both, "done"], tools=tools())

@@ -182,6 +182,11 @@ async def test_files_seen_last_are_shown_again_and_the_rest_must_be_read(ride: A
     assert "has not been read" in forgotten and "Edited" in known and it.refused == []
 
 
+async def test_nothing_is_not_summed_up(ride: Any) -> None:
+    it = ride([])
+    assert "nothing to sum up" in await it.agent.compact() and it.bodies == []
+
+
 async def test_compact_by_command_keeps_the_head_and_asks_with_it(ride: Any) -> None:
     it = ride(Script("hello", "again"), tools=[plain("Core")])
     await it.run("start")

@@ -132,12 +132,13 @@ class Window:
         Where no summary can be had, older results are cleared and the conversation stays.
         """
         agent = self._agent
+        if not agent.transcript.messages:
+            return "There is nothing to sum up yet."
         asking = events.Compacting(trigger=trigger, custom_instructions=instructions, agent=agent.spec.id)
         denied, notes = await agent._may(asking)
         if denied:
             return denied
         wishes = [instructions, *(block["text"] for note in notes for block in note.content)]
-        _ = agent.transcript.messages
         before = self.tokens
         summary = await self._summary("\n\n".join(filter(None, [context.prompt("compact"), *wishes])), tries)
         if not summary:
