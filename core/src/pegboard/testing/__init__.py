@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pegboard.testing.cases import Pipe, play, problems
+    from pegboard.testing.chat import ChatService
     from pegboard.testing.effects import Watch, changed, tree, untrue
     from pegboard.testing.messages import MessagesService
     from pegboard.testing.providers import ProviderSuite
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from pegboard.testing.suite import Case, ToolSuite, case
 
 __all__ = [
-    "Bench", "Case", "Listener", "MessagesService", "Pipe", "ProviderSuite", "ToolSuite", "Watch", "Willing", "case",
-    "changed", "interrupted", "play", "problems", "tool_of", "tree", "untrue",
+    "Bench", "Case", "ChatService", "Listener", "MessagesService", "Pipe", "ProviderSuite", "ToolSuite", "Watch", "Willing",
+    "case", "changed", "interrupted", "play", "problems", "tool_of", "tree", "untrue",
 ]  # fmt: skip
 
 _PARTS = {
     "cases": ("Pipe", "play", "problems"),
+    "chat": ("ChatService",),
     "effects": ("Watch", "changed", "tree", "untrue"),
     "messages": ("MessagesService",),
     "providers": ("ProviderSuite",),
