@@ -133,6 +133,7 @@ def _guard(
         made.own.append(marker)
     outside = not inside(repository.common, made.writable)
     if repository.linked and repository.registered and outside and os.path.dirname(marker) in roots:
+        made.locked[repository.common] = None
         for path in (repository.gitdir, *(f"{repository.common}/{name}" for name in ("objects", "refs", "logs"))):
             if os.path.isdir(path):
                 made.opened.append(path)
