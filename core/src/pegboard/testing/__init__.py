@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pegboard.testing.suite import Case, ToolSuite, case
 
 __all__ = [
-    "Bench", "Case", "ChatService", "Listener", "MessagesService", "Pipe", "ProviderSuite", "ToolSuite", "Watch", "Willing",
-    "case", "changed", "interrupted", "play", "problems", "tool_of", "tree", "untrue",
+    "Bench", "Case", "ChatService", "Listener", "MessagesService", "Pipe", "ProviderSuite", "ToolSuite", "Watch",
+    "Willing", "case", "changed", "interrupted", "play", "problems", "tool_of", "tree", "untrue",
 ]  # fmt: skip
 
 _PARTS = {
