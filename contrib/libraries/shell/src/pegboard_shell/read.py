@@ -7,32 +7,22 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 
 from tree_sitter import Language, Node, Parser
 
-from pegboard_shell import guard
-from pegboard_shell.script import Assignment, Dirs, Problem, Redirect, Script, Segment, Word
+from pegboard_shell import commands, guard
+from pegboard_shell.commands import MARKS, WORDS
+from pegboard_shell.script import After, Dirs, Problem, Script, Segment, join
 from pegboard_shell.tables import builtins
 from pegboard_shell.unwrap import emit
 from pegboard_shell.words import Words
 
-After = tuple[Dirs, Dirs]
-"""Directories after success, and after failure."""
-
 DEPTH = 6
 """[C] Shells inside shells that are read; and a bound for the nesting of anything."""
 
-WORDS = frozenset((
-    "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",
-    "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression", "test_operator",
-    "extglob_pattern", "regex", "variable_name", "special_variable_name", "translated_string",
-))  # fmt: skip
-MARKS = frozenset((
-    ";", ";;", ";&", ";;&", "\n", "(", ")", "{", "}", "if", "then", "elif", "else", "fi", "do", "done", "while",
-    "until", "for", "select", "in", "case", "esac", "$(", "`", "<(", ">(", "|", "|&", "&&", "||", "!", "&", "function",
-    "$(<",
-))  # fmt: skip
 _MOVES = re.compile(rb"\b(?:cd|chdir|pushd|popd)\b")
+_BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
 _COUNT = re.compile(rb"\(\(\s*\w+\s*=\s*\d+\s*;\s*\w+\s*[<>]=?\s*\d+\s*;\s*\w+\s*(?:\+\+|--)\s*\)\)")
 _SETS = re.compile(rb"(?<![${\w])(HOME|PWD)\b(?!/)")
 
@@ -43,16 +33,6 @@ def parser() -> Parser:
     import tree_sitter_bash
 
     return Parser(Language(tree_sitter_bash.language()))
-
-
-def join(*each: Dirs) -> Dirs:
-    """Any of these directories; None if one of them is unknown."""
-    out: dict[str, None] = {}
-    for dirs in each:
-        if dirs is None:
-            return None
-        out.update(dict.fromkeys(dirs))
-    return tuple(out)
 
 
 class Walk:
@@ -77,7 +57,7 @@ class Walk:
         variables = {} if _SETS.search(self.src) else {"HOME": self.home}
         if variables and dirs is not None and len(dirs) == 1 and not _MOVES.search(self.src):
             variables["PWD"] = dirs[0]
-        self.words = Words(self.src, variables, self.substitution, self.doubt)
+        self.words = Words(self.src, variables, self.substitution, self.doubt, self.blind)
         root = parser().parse(self.src).root_node
         if root.has_error:
             self.blind("it does not parse")
@@ -94,6 +74,15 @@ class Walk:
     def blind(self, text: str) -> None:
         self.problems.append(Problem("blind", text))
 
+    def together(self, children: list[Node]) -> None:
+        """Nothing but blanks may stand between the parts of one command: the parser may have lost a line's end."""
+        for before, after in pairwise(children):
+            gap = self.src[before.end_byte : after.start_byte]
+            if gap not in (b"", b" ") and not _BLANK.fullmatch(gap):
+                self.blind(f"{gap[:40]!r} stands inside a command")
+            elif not gap and after.type in WORDS and (before.type in WORDS or before.type == "command_name"):
+                self.doubt(f"{self.words.text(before)[:40]} and what follows it are one word")
+
     def doubt(self, text: str) -> None:
         self.problems.append(Problem("doubt", text))
 
@@ -104,11 +93,11 @@ class Walk:
         self.dirs = dirs
         kind = node.type
         if kind in ("command", "declaration_command", "unset_command", "test_command"):
-            return self.simple(node, node, dirs, background, piped)
+            return commands.simple(self, node, node, dirs, background, piped)
         if kind in ("variable_assignment", "variable_assignments"):
-            return self.simple(node, node, dirs, background, piped)
+            return commands.simple(self, node, node, dirs, background, piped)
         if kind == "redirected_statement":
-            return self.redirected(node, dirs, background, piped)
+            return commands.redirected(self, node, dirs, background, piped)
         if kind == "list":
             return self.chain(node, dirs, background, piped)
         if kind == "pipeline":
@@ -187,7 +176,7 @@ class Walk:
             self.functions.add(self.words.text(name))
         for child in node.children:
             if child.type == "file_redirect":
-                self.redirects(child, [], None)
+                commands.redirects(self, child, [], None)
             elif child.is_named and child != name:
                 self.statement(child, None)
         return dirs, dirs
@@ -224,229 +213,12 @@ class Walk:
         else:
             self.words.literals.append((start, node.end_byte))
 
-    # -- redirections ------------------------------------------------------------------------------------------------
-
-    def redirected(self, node: Node, dirs: Dirs, background: bool, piped: bool) -> After:
-        body = node.children[0]
-        found: list[Redirect] = []
-        later: list[Node] = []
-        extra: list[Word] = []
-        for child in node.children if body.type.endswith("_redirect") else node.children[1:]:
-            extra += self.redirects(child, found, dirs, later)
-        fed = any(item.op.startswith("<<") for item in found)
-        if body.type.endswith("_redirect"):
-            after = self.add(Segment((), self.words.text(node), dirs, tuple(found), background=background))
-        elif body.type in ("command", "declaration_command", "test_command", "unset_command"):
-            after = self.simple(body, node, dirs, background, piped or fed, found, extra)
-        else:
-            if extra:
-                self.doubt("there are words behind a redirection")
-            first = len(self.segments)
-            after = self.statement(body, dirs, background=background, piped=piped or fed)
-            inner = [segment.dirs for segment in self.segments[first:]]
-            places = dirs if body.type in ("compound_statement", "subshell") else join(dirs, *after, *inner)
-            self.add(Segment((), self.words.text(node), places, tuple(found), background=background))
-        for child in later:
-            places = join(dirs, *after)
-            self.statement(child, places, background=background, piped=True)
-            after = (join(places, *after), join(places, *after))
-        return after
-
-    def redirects(self, node: Node, found: list[Redirect], dirs: Dirs, later: list[Node] | None = None) -> list[Word]:
-        """Read one redirection into ``found``. Gives words that stand behind it and belong to the command."""
-        self.dirs = dirs
-        fd, op = "", ""
-        words: list[Word] = []
-        if node.type == "heredoc_redirect":
-            return self.here(node, found, dirs, later)
-        for child in node.children:
-            if child.type == "file_descriptor":
-                fd = self.words.text(child)
-            elif child.type in WORDS:
-                words += [self.words.one(child)] if not words else self.words.words(child)
-            elif not child.is_named:
-                op = self.words.text(child)
-            else:
-                self.doubt("a redirection that is not understood")
-        if node.type == "herestring_redirect":
-            found.append(Redirect("<<<", None, fd))
-        else:
-            found.append(Redirect(op, words[0] if words else None, fd))
-        return words[1:]
-
-    def here(self, node: Node, found: list[Redirect], dirs: Dirs, later: list[Node] | None) -> list[Word]:
-        """A here-document, and what else stands on its first line."""
-        words: list[Word] = []
-        operator = tag = body = end = None
-        for child in node.children:
-            kind = child.type
-            if kind in ("<<", "<<-"):
-                operator = child
-            elif kind == "heredoc_start":
-                tag = child
-            elif kind == "heredoc_body":
-                body = child
-            elif kind == "heredoc_end":
-                end = child
-            elif kind.endswith("_redirect"):
-                words += self.redirects(child, found, dirs, later)
-            elif kind in WORDS:
-                words += self.words.words(child)
-            elif kind == "comment":
-                self.comment(child)
-            elif child.is_named and later is not None:
-                later.append(child)
-            elif child.is_named:
-                self.doubt("a here-document that is not understood")
-                self.statement(child, dirs, piped=True)
-            elif kind not in MARKS:
-                self.doubt("a here-document that is not understood")
-        found.append(Redirect("<<", None))
-        place = None
-        if operator is not None and tag is not None:
-            written = self.src[tag.start_byte : tag.end_byte]
-            place = guard.heredoc(self.src, operator.start_byte, tag.end_byte, written, operator.type == "<<-")
-        if place is None or end is None or end.end_byte != place[2]:
-            self.blind("it cannot be said where a here-document ends")
-        elif place[3]:
-            self.words.literals.append((place[0], place[2]))
-            return words
-        elif b"\\\n" in self.src[place[0] : place[1]]:
-            self.blind("a line continuation stands in a here-document")
-        for child in body.children if body is not None else ():
-            if child.type in WORDS:
-                self.words.one(child)
-        return words
-
-    # -- simple commands ---------------------------------------------------------------------------------------------
-
-    def simple(
-        self,
-        node: Node,
-        whole: Node,
-        dirs: Dirs,
-        background: bool,
-        piped: bool,
-        found: list[Redirect] | None = None,
-        extra: list[Word] | None = None,
-    ) -> After:
-        """Read one simple command and add its segments."""
-        found = found if found is not None else []
-        words: list[Word] = []
-        assignments: list[Assignment] = []
-        behind: list[Word] = list(extra or ())
-        first = len(self.problems)
-        if node.type == "test_command" and self.words.text(node).startswith("(("):
-            self.doubt("arithmetic evaluates what its variables hold")
-            self.words.inside(node)
-        elif node.type == "test_command":
-            self.test(node, words)
-        elif node.type == "variable_assignment":
-            assignments.append(self.assignment(node))
-        else:
-            if node.type in ("declaration_command", "unset_command"):
-                keyword = self.words.text(node.children[0])
-                words.append(Word(keyword, keyword, lead=keyword))
-            self.parts(node, words, assignments, found, behind, dirs)
-        words += behind
-        segment = Segment(
-            tuple(words), self.words.text(whole), dirs, tuple(found), tuple(assignments),
-            background=background, piped=piped or any(item.op.startswith("<") for item in found),
-        )  # fmt: skip
-        kept = [problem for problem in self.problems[first:] if problem.weight == "doubt"]
-        segment.problems += kept
-        self.problems[first:] = [problem for problem in self.problems[first:] if problem.weight != "doubt"]
-        return self.add(segment)
-
-    def parts(
-        self,
-        node: Node,
-        words: list[Word],
-        assignments: list[Assignment],
-        found: list[Redirect],
-        behind: list[Word],
-        dirs: Dirs,
-    ) -> None:
-        dollar = -1
-        for child in node.children[1:] if node.type in ("declaration_command", "unset_command") else node.children:
-            kind = child.type
-            if kind == "command_name":
-                words += self.words.words(child.children[0])
-            elif kind == "variable_assignment":
-                made = self.assignment(child)
-                if words:
-                    words.append(_argument(made))
-                else:
-                    assignments.append(made)
-            elif kind in WORDS:
-                words += self.words.words(child)
-            elif kind.endswith("_redirect"):
-                behind += self.redirects(child, found, dirs)
-            elif kind == "comment":
-                self.comment(child)
-            elif kind == "$":
-                follower = child.next_sibling
-                if follower is None or follower.start_byte != child.end_byte:
-                    words.append(Word("$", "$", lead="$"))
-                dollar = child.end_byte
-            elif kind == "subshell":
-                self.doubt("a parenthesis stands where a word is expected")
-                self.sequence(child, dirs)
-            else:
-                self.doubt(f"{self.words.text(child)[:40]!r} is not understood")
-                self.words.inside(child)
-        if dollar >= 0 and not words:
-            self.doubt("there is no command that is understood")
-
-    def assignment(self, node: Node) -> Assignment:
-        raw = self.words.text(node)
-        name, value, sub = node.child_by_field_name("name"), None, False
-        for child in node.children:
-            if child == name or not child.is_named:
-                if child == name and child.type == "subscript":
-                    sub = True
-                    if not re.fullmatch(r"\w+\[\d+\]", self.words.text(child)):
-                        self.doubt("the index of an array is evaluated")
-                        self.words.inside(child)
-            elif child.type in WORDS:
-                value = self.words.one(child)
-            elif child.type == "array":
-                for item in child.children:
-                    if item.type in WORDS:
-                        self.words.words(item)
-                    elif item.is_named:
-                        self.doubt("an array that is not understood")
-                        self.words.inside(item)
-            else:
-                self.doubt("an assignment that is not understood")
-                self.words.inside(child)
-        label = re.match(r"\w*", raw)
-        return Assignment(label[0] if label else "", None if sub else value, raw)
-
-    def test(self, node: Node, words: list[Word]) -> None:
-        """The words of ``[ ... ]`` and ``[[ ... ]]`` in their order; both are left to the judge."""
-        for child in node.children:
-            if child.type in WORDS:
-                words += [self.words.one(child)]
-            elif child.is_named:
-                self.test(child, words)
-            else:
-                raw = self.words.text(child)
-                words.append(Word(raw, raw, lead=raw))
-
     def add(self, segment: Segment) -> After:
         """Take the wrappers off a segment, add what remains, and follow a change of directory."""
         here = emit(self, segment)
         if here is None or here.name not in builtins().moving:
             return segment.dirs, segment.dirs
         return None if b"CDPATH" in self.src else moved(here, self.home), segment.dirs
-
-
-def _argument(made: Assignment) -> Word:
-    literal = made.value is not None and made.value.literal
-    text = f"{made.name}={made.value.text}" if literal and made.value is not None else made.raw
-    kind = "literal" if literal and made.raw.startswith(f"{made.name}=") else "unknown"
-    return Word(made.raw, text, kind, False, text if kind == "literal" else f"{made.name}")  # type: ignore[arg-type]
 
 
 def moved(segment: Segment, home: str) -> Dirs:

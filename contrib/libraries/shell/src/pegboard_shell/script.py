@@ -76,6 +76,20 @@ Dirs = tuple[str, ...] | None
 """Directories that a command may start in, absolute; None: any."""
 
 
+After = tuple[Dirs, Dirs]
+"""Directories after success, and after failure."""
+
+
+def join(*each: Dirs) -> Dirs:
+    """Any of these directories; None if one of them is unknown."""
+    out: dict[str, None] = {}
+    for dirs in each:
+        if dirs is None:
+            return None
+        out.update(dict.fromkeys(dirs))
+    return tuple(out)
+
+
 @dataclass(slots=True)
 class Segment:
     """One simple command of a script, without its wrappers."""

@@ -41,6 +41,8 @@ _ANSI = re.compile(
     r"\\(?:([ntr\\'\"?abfveE])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8}))"
 )
 
+_BROKEN = re.compile(r"^(?:[^\\]|\\.)*?[\s;&|<>()'\"]", re.DOTALL)
+
 MOST_WORDS = 256
 """[C] Words that one brace expansion may become."""
 
@@ -48,7 +50,9 @@ SUBSTITUTIONS = frozenset(("command_substitution", "process_substitution"))
 
 
 class Words:
-    """Decodes the words of one source text. Substitutions inside are handed to ``walk``, doubts to ``doubt``."""
+    """Decodes the words of one source text. Substitutions inside are handed to ``walk``, what is not known to ``doubt``
+    and ``blind``.
+    """
 
     def __init__(
         self,
@@ -56,12 +60,14 @@ class Words:
         variables: dict[str, str],
         walk: Callable[[Node], None],
         doubt: Callable[[str], None],
+        blind: Callable[[str], None],
     ) -> None:
         self.src = src
         self.variables = variables
         """Variables whose value is certain: HOME and PWD, where the script leaves them alone."""
         self.walk = walk
         self.doubt = doubt
+        self.blind = blind
         self.literals: list[tuple[int, int]] = []
         """Byte ranges in which nothing is expanded."""
         self.quoted: list[tuple[int, int]] = []
@@ -71,21 +77,21 @@ class Words:
 
     def text(self, node: Node) -> str:
         """The source of a node."""
-        return self.src[node.start_byte : node.end_byte].decode()
+        return self.src[node.start_byte : node.end_byte].decode(errors="replace")
 
     def words(self, node: Node) -> list[Word]:
         """The arguments that one word becomes: one, or as many as its braces say."""
         source = self.src[node.start_byte : node.end_byte]
         if PLAIN.fullmatch(source):
-            raw = source.decode()
+            raw = source.decode(errors="replace")
             return [Word(raw, raw, LITERAL, False, raw)]
         parts: list[str] = []
         unknown: list[tuple[str, bool]] = []
         self._pieces(node, parts, unknown)
-        text, raw = "".join(parts), source.decode()
+        text, raw = "".join(parts), source.decode(errors="replace")
         if "{" not in text:
             return [self._word(raw, text, unknown)]
-        made = braces(text)
+        made = braces(text) if text.count("{") == text.count("}") else None
         if made is None:
             lead = _shown(text[: text.index("{")], unknown)
             return [Word(raw, _shown(text, unknown), UNKNOWN, True, lead)]
@@ -121,6 +127,8 @@ class Words:
         kind = node.type
         if kind in ("word", "number", "test_operator", "variable_name", "extglob_pattern", "regex", "brace_expression"):
             raw = self.text(node)
+            if kind == "word" and _BROKEN.search(raw):
+                self.blind(f"{raw[:60]!r} is no word")
             text = re.sub(r"\\(.)", lambda m: _hide(m[1]) if m[1] != "\n" else "", raw, flags=re.DOTALL)
             if _DOLLAR.search(text) or "`" in text:
                 self._made(raw, True, parts, unknown)
@@ -195,7 +203,7 @@ class Words:
         if start >= end:
             return
         self.quoted.append((start, end))
-        raw = self.src[start:end].decode()
+        raw = self.src[start:end].decode(errors="replace")
         rest = re.sub(r"\\.", "", raw, flags=re.DOTALL)
         if _DOLLAR.search(rest.replace('"', "")) or "`" in rest or '"' in rest:
             self._made(raw, False, parts, unknown)
