@@ -74,9 +74,10 @@ class Transcript:
         except OSError as error:
             raise TranscriptError(f"Cannot make the session file {path}: {error.strerror or error}.") from None
         try:
-            if begun(path):
+            if not begun(path):
+                transcript._lock()
+            if begun(path):  # looked at again, because another process may have begun it in between
                 raise TranscriptError(f"There is a session at {session_dir} already; resume it.")
-            transcript._lock()
             os.ftruncate(transcript._handle, 0)
         except BaseException:
             transcript.close()
