@@ -7,7 +7,7 @@ import statistics
 import tomllib
 from pathlib import Path
 
-CORE_LINES = 8_000
+CORE_LINES = 9_800
 """[C] Lines of code of the core, without its docstrings, comments and blank lines, cli and testing."""
 
 FILE_LINES = 400

@@ -165,9 +165,11 @@ def clashes(candidate: Candidate, now: GateSnapshot) -> Refused | None:
     """7. Does somebody else hold the name?"""
     if candidate.kind is Kind.TOOL:
         reserved = _reserved(candidate, now)
-        if reserved is not None or candidate.origin is Origin.BUNDLED:
+        if reserved is not None:
             return reserved
     rivals = now.holders.get((candidate.kind, candidate.name), ())
+    if candidate.kind is Kind.TOOL and candidate.origin is Origin.BUNDLED:
+        rivals = tuple(rival for rival in rivals if rival.origin is Origin.BUNDLED)
     if len(rivals) < 2 or not any(rival == candidate for rival in rivals):
         return None
     first = rivals[0]
