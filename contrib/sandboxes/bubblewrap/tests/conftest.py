@@ -71,10 +71,10 @@ class Room:
 
 
 @pytest.fixture
-async def room(tmp_path: Path) -> Iterator[Room]:
+def room(tmp_path: Path) -> Iterator[Room]:
     made = Room(tmp_path)
     yield made
-    await made.shared.close()
+    made.shared.end()
 
 
 @pytest.fixture

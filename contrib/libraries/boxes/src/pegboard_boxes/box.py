@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 
+OUTSIDE = "it lies outside of what may be written"
+
 STARTERS = ("bwrap: ", "nsenter: ", "sandbox: ", "sandbox-exec: ")
 """How the programs that make boxes begin what they complain about."""
 
@@ -90,7 +92,9 @@ class CallBox:
             if inside(real, (*made.locked, *made.ghosts, *made.own)):
                 return "it is protected: programs run it by themselves, or a rule locks it"
             if "busy" not in sign.casefold() and not inside(real, (*made.writable, *made.opened, self._premises.tmp)):
-                return "it lies outside of what may be written"
+                return OUTSIDE
+            if "only" in sign and not os.path.isabs(path):
+                return OUTSIDE  # the command went to another directory first
         return ""
 
     def _refuses_writes(self, sign: str) -> bool:

@@ -28,7 +28,7 @@ def of_files(output: str, why: Callable[[str, str], str]) -> list[str]:
         sign = _LINE.search(line)
         if sign is None or len(line) > 4_000:
             continue
-        for path in _paths(line):
+        for path in _paths(line, sign.start()):
             said = why(path, sign[0])
             if said:
                 found[f"file: {path} was refused: {said}"] = None
@@ -38,9 +38,10 @@ def of_files(output: str, why: Callable[[str, str], str]) -> list[str]:
     return list(found)
 
 
-def _paths(line: str) -> list[str]:
-    """What may be a path in a line, the likeliest kind alone: in quotes, absolute, or any other word."""
+def _paths(line: str, sign: int) -> list[str]:
+    """What may be a path in a line: what is in quotes, else what is absolute, else the last word before the error."""
     matches = list(_PATH.finditer(line))
     quoted = [match[1] for match in matches if match[1]]
-    words = [match[2] for match in matches if match[2]]
-    return quoted or [word for word in words if word.startswith("/")] or words
+    absolute = [match[2] for match in matches if match[2] and match[2].startswith("/")]
+    words = [match[2] for match in matches if match[2] and match.end() <= sign]
+    return quoted or absolute or words[-1:]

@@ -151,9 +151,10 @@ class Bubblewrap(Premises):
         """End the network and remove the private folder."""
         import anyio.to_thread
 
-        await anyio.to_thread.run_sync(self._close)
+        await anyio.to_thread.run_sync(self.end)
 
-    def _close(self) -> None:
+    def end(self) -> None:
+        """`close`, for those without an event loop. Blocks for a moment."""
         if self.network is not None:
             self.network.close()
             self.network = None

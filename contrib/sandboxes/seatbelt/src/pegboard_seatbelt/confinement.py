@@ -79,9 +79,10 @@ class Seatbelt(Premises):
         """End the proxy and remove the private folder."""
         import anyio.to_thread
 
-        await anyio.to_thread.run_sync(self._close)
+        await anyio.to_thread.run_sync(self.end)
 
-    def _close(self) -> None:
+    def end(self) -> None:
+        """`close`, for those without an event loop. Blocks for a moment."""
         if self.proxy is not None:
             self.proxy.close()
             self.proxy = None
