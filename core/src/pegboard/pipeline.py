@@ -9,22 +9,20 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from pegboard import endings, shaping
+from pegboard import endings, permission, shaping
 from pegboard.call import Call, DecidedBy, Ledger, Outcome, Retry, Status
 from pegboard.errors import Broken, Code, Refusal
 from pegboard.hooks import fold
-from pegboard.host import Choice
 from pegboard.tool import Access, Context, Launched
 
 if TYPE_CHECKING:
-    from pegboard.host import Question, Reply
     from pegboard.loader import Found
     from pegboard.policy import Decision, Snapshot
     from pegboard.session import Session
@@ -199,108 +197,24 @@ async def before_hooks(state: CallState) -> None:
     if verdict.input is not None and not state.rewritten:
         state.rewritten = True
         state.raw = dict(verdict.input)
-        await validate(state)
-        await check(state)
+        await _again(state)
 
 
 async def decide(state: CallState) -> None:
     """5. Deny rules, ask rules, floors, mode, allow rules, then the question to the person."""
     found, _, _ = state.parts()
-    decision = _judge(state)
+    decision = permission.judge(state)
     asks = decision.verdict == "ask" and not (state.hook_says == "allow" and decision.question_only)
     if found.manifest.person and decision.winner is None:
         asks = False  # the tool puts its own question to the person
     if asks or state.hook_says == "ask":
-        await _ask(state, decision)
+        await permission.ask(state, decision, _again)
 
 
-def _judge(state: CallState) -> Decision:
-    from pegboard import policy
-
-    found, tool, ctx = state.parts()
-    state.accesses = list(tool.accesses(state.input, ctx))
-    judged = policy.resolve_accesses(state.accesses, state.snapshot)
-    state.decision = decision = policy.decide(found.manifest, state.raw, judged, state.snapshot)
-    if decision.verdict == "deny":
-        raise _denied(state, decision)
-    return decision
-
-
-async def _automatic(state: CallState, question: Question) -> Reply | None:
-    """The answer of a plug-in. None says yes in place of a person where a floor wants one."""
-    decision, session = question.decision, state.session
-    floor = decision.verdict == "ask" and decision.winner is None and not decision.question_only
-    if session.bus.has("peg_answer"):
-        for heard in await session.bus.ask("peg_answer", question=question, ctx=state.ctx):
-            reply: Reply | None = heard.value
-            if reply is not None and (reply.choice is Choice.NO or not floor):
-                return replace(reply, source=reply.source or heard.plugin)
-    return None
-
-
-async def _ask(state: CallState, decision: Decision, *, hooks: bool = True) -> None:
-    from pegboard import policy
-
-    found, _, _ = state.parts()
-    session = state.session
-    question = session.question(state.call.id, found, state.raw, state.accesses, decision)
-    reply = await _automatic(state, question) if hooks else None
-    who = "user" if reply is None else "hook"
-    if reply is None and session.mode != policy.Mode.DONT_ASK:
-        reply = await session.host.ask(question)
-    if reply is None:
-        raise Refusal(
-            Code.NO_USER,
-            f"{state.name} needs permission, and nobody can be asked here: {decision.decided_by.reason}.",
-            hint=f"Go on without it, or have the user allow it with a rule: {' and '.join(question.rules)}"
-            if question.rules
-            else "Go on without it; no rule can allow this.",
-            decision=decision.decided_by,
-        )
-    if reply.choice is Choice.NO:
-        raise _said_no(state, reply)
-    if reply.input is not None and reply.input != state.raw:
-        state.answered = DecidedBy(by=who, source=question.digest, reason=f"{reply.choice.value}, with another input")
-        state.raw = dict(reply.input)
-        await validate(state)
-        await check(state)
-        again = _judge(state)
-        if who == "hook" and again.verdict == "ask" and not again.question_only:
-            await _ask(state, again, hooks=False)
-        return
-    if reply.choice is not Choice.ONCE:
-        session.approve(question, reply)
-    state.answered = DecidedBy(by=who, source=question.digest, reason=reply.choice.value)
-    fresh = session.snapshot()
-    if fresh.generation != state.snapshot.generation:
-        again = policy.decide(found.manifest, state.raw, policy.resolve_accesses(state.accesses, fresh), fresh)
-        if again.verdict == "deny":
-            raise _denied(state, again)
-
-
-def _said_no(state: CallState, reply: Reply) -> Refusal:
-    if reply.source:
-        decision = DecidedBy(by="hook", source=reply.source, reason=reply.comment)
-        text = reply.comment or f"The hook {reply.source} refused this call of {state.name}."
-        return Refusal(Code.DENIED_BY_HOOK, text, decision=decision)
-    comment = f" They said: {reply.comment}" if reply.comment else ""
-    decision = DecidedBy(by="user", reason=reply.comment)
-    return Refusal(
-        Code.DENIED_BY_USER, f"The user did not allow this call of {state.name}.{comment}", decision=decision
-    )
-
-
-def _denied(state: CallState, decision: Decision) -> Refusal:
-    codes = {
-        "mode": Code.DENIED_BY_MODE,
-        "policy": Code.DENIED_BY_POLICY,
-        "trust": Code.UNTRUSTED_SOURCE,
-    }
-    by = decision.decided_by
-    text = f"{state.name} is denied: {by.reason or by.by}"
-    if by.source:
-        text += f" ({by.source})"
-    return Refusal(codes.get(by.by, Code.DENIED_BY_RULE), text + ".", decision=by)
+async def _again(state: CallState) -> None:
+    """Steps 2 and 3 for an input that a hook or an answer replaced."""
+    await validate(state)
+    await check(state)
 
 
 async def trust(state: CallState) -> None:
