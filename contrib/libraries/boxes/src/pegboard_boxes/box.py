@@ -87,7 +87,7 @@ class CallBox:
         if made is None:
             return ""
         if inside(real, made.hidden):
-            return "it is hidden from processes in the sandbox" if "denied" in sign or "EACCES" in sign else ""
+            return "it is hidden from processes in the sandbox"
         if self._refuses_writes(sign):
             if inside(real, (*made.locked, *made.ghosts, *made.own)):
                 return "it is protected: programs run it by themselves, or a rule locks it"

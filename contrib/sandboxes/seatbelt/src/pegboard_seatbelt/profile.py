@@ -66,13 +66,16 @@ def quoted(text: str) -> str:
 
 
 def pattern(text: str) -> str:
-    """A text as a part of a regular expression of the profile language that matches it alone, whatever its case."""
+    """A text as a part of a regular expression of the profile language that matches it, whatever its case.
+
+    A double quote would end the expression; any character stands for it, so more is matched and never less.
+    """
     found = []
     for char in text:
         if char.isascii() and char.isalpha():
             found.append(f"[{char.lower()}{char.upper()}]")
         else:
-            found.append(char if re.fullmatch(r"[\w/-]", char) else f"\\{char}")
+            found.append("." if char == '"' else char if re.fullmatch(r"[\w/-]", char) else f"\\{char}")
     return "".join(found)
 
 
