@@ -15,12 +15,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pegboard_shell.known import know
 from pegboard_shell.read import parse
 from pegboard_shell.script import Script, Segment
+from pegboard_shell.tables import builtins
 
 STUBS = ("rm", "curl", "ls", "id", "cat", "git", "npm", "make", "cp", "sed", "grep", "wc", "tee", "foo", "bar", "node")
 REAL = ("env", "timeout", "nice", "nohup", "stdbuf", "xargs", "find", "bash", "sh", "seq")
 HOME = "/home/u"
+
+EVALUATING = builtins().opaque | {"test", "[", "[[", "printf"}
+"""Builtins that may run what one of their words holds; what is said about them counts as a doubt."""
 
 _STREAM = re.compile(r"/dev/fd/\d+")
 
@@ -36,7 +41,7 @@ results = []
 for number, command in enumerate(commands):
     where, ran = f"{base}/in/{number}", f"{base}/ran/{number}"
     os.makedirs(where + "/sub")
-    env = {"PATH": base + "/stubs", "HOME": "%s", "RAN": ran, "LC_ALL": "C.UTF-8"}
+    env = {"PATH": base + "/stubs", "HOME": sys.argv[3], "RAN": ran, "LC_ALL": "C.UTF-8"}
     out = subprocess.DEVNULL
     late = False
     try:
@@ -63,7 +68,7 @@ for number, command in enumerate(commands):
         made += [os.path.relpath(os.path.join(folder, name), where) for name in files]
     results.append({"runs": runs, "made": made, "late": late})
 json.dump(results, open(base + "/results.json", "w"))
-""" % HOME
+"""
 
 
 def missing() -> str:
@@ -95,7 +100,7 @@ def run(commands: list[str], base: Path) -> list[dict]:
         "--setenv", "PATH", "/usr/bin:/bin",
     ]  # fmt: skip
     program = os.path.realpath(sys.executable)
-    subprocess.run([*box, program, "-S", "-I", str(base / "driver.py"), str(base), "/bin/bash"], check=True)
+    subprocess.run([*box, program, "-S", "-I", str(base / "driver.py"), str(base), "/bin/bash", HOME], check=True)
     return json.loads((base / "results.json").read_text())
 
 
@@ -111,9 +116,9 @@ class Verdict:
 def compare(command: str, result: dict, where: str) -> Verdict:
     """Check that whatever ran was seen. ``where``: the folder it ran in."""
     script = parse(command, cwd=where, home=HOME)
-    certain = not any(p.weight != "risk" for p in script.problems) and not any(
-        problem.weight != "risk" for segment in script.segments for problem in segment.problems
-    )
+    problems = [*script.problems, *(problem for segment in script.segments for problem in segment.problems)]
+    certain = all(problem.weight == "risk" for problem in problems)
+    certain = certain and not any(know(each).doubts for each in script.segments if each.name in EVALUATING)
     missed = []
     for folder, *argv in result["runs"]:
         if not any(_could_be(segment, argv, folder) for segment in script.segments):

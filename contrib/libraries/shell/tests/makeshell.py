@@ -7,7 +7,22 @@ import random
 PROGRAMS = ("rm", "curl", "ls", "id", "cat", "git", "npm", "make", "cp", "sed", "grep", "wc", "tee", "foo", "bar")
 PLAIN = ("a", "b.txt", "-n", "--flag=x", "sub/c", "1", "x=y", ".", "-", "--", "é")
 
-MARKS = (*"'\"\\$`(){}<>|&;#!~*?[]=\n\t ", "$(", "<<", "\\\n", " \\\n", "((", "))", "${", ";;", "&&", "#\n", "\n#", "$'", '$"')
+MARKS = (
+    *"'\"\\$`(){}<>|&;#!~*?[]=\n\t ",
+    "$(",
+    "<<",
+    "\\\n",
+    " \\\n",
+    "((",
+    "))",
+    "${",
+    ";;",
+    "&&",
+    "#\n",
+    "\n#",
+    "$'",
+    '$"',
+)
 
 
 class Maker:
@@ -93,9 +108,12 @@ class Maker:
     def program(self) -> str:
         name = self.pick(*PROGRAMS)
         cut = self.random.randint(0, len(name) - 1)
+        head, tail = name[:cut], name[cut:]
+        if self.random.random() < 0.4:
+            return name
         return self.pick(
-            name, name, name, name, name, name, f"{name[:cut]}\\{name[cut:]}", f"{name[:cut]}'{name[cut:]}'", f'"{name}"',
-            f"{name[:cut]}\"\"{name[cut:]}", f"$'{name}'", f"\\{name}", "command " + name, f"{{{name},a}}", "$X", f"{name[:cut]}$E{name[cut:]}",
+            f"{head}\\{tail}", f"{head}'{tail}'", f'"{name}"', f'{head}""{tail}', f"$'{name}'", f"\\{name}",
+            f"command {name}", f"{{{name},a}}", "$X", f"{head}$E{tail}",
         )  # fmt: skip
 
     def wrapped(self, text: str) -> str:
@@ -135,7 +153,9 @@ class Maker:
             self.depth -= 1
 
     def redirect(self) -> str:
-        target = self.pick("out", "sub/out", "'o p'", '"out"', "$v", "out{1,2}", "/dev/null", f"$({self.pick('id', 'ls')})")
+        target = self.pick(
+            "out", "sub/out", "'o p'", '"out"', "$v", "out{1,2}", "/dev/null", f"$({self.pick('id', 'ls')})"
+        )
         return self.pick(">", ">>", "2>", "&>", ">|", "< ", "<<< ", "2>&1 >", "1> ") + target
 
     def heredoc(self) -> str:

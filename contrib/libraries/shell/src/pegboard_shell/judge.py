@@ -36,7 +36,7 @@ class Judgement:
     script: Script
     accesses: tuple[Access, ...]
     """In the order of the segments; for `pegboard.policy.decide`."""
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
     """What is not known, or dangerous whatever the rules."""
     read_only: tuple[bool, ...]
     """For each segment: nothing remains of it."""
@@ -79,7 +79,7 @@ class _Judge:
     trusted: bool
     hidden: Hidden | None
     out: list[Access] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     read_only: list[bool] = field(default_factory=list)
     moves: int = 0
     git_made: bool = False
@@ -91,8 +91,7 @@ class _Judge:
     def judge(self) -> Judgement:
         for segment in self.script.segments:
             self.segment(segment)
-        for problem in self.script.problems:
-            self.problems.append(problem.text)
+        self.problems += self.script.problems
         first = next((problem for problem in self.script.problems if problem.weight == "blind"), None)
         first = first or (self.script.problems[0] if self.script.problems else None)
         if first is not None:
@@ -122,7 +121,7 @@ class _Judge:
         elif problems:
             self.out.append(_unclear(segment.source, problems[0]))
         self.out += paths
-        self.problems += [problem.text for problem in problems]
+        self.problems += problems
         writes = any(item.kind == "edit" for item in paths)
         self.read_only.append(known.does == "reads" and not problems and not writes)
         self.quiet = self.quiet and self.read_only[-1]

@@ -38,8 +38,8 @@ def parser() -> Parser:
 class Walk:
     """One pass over one text. Nested shells get a walk of their own that adds to the same lists."""
 
-    def __init__(self, home: str, *, depth: int = 0) -> None:
-        self.home, self.depth = home, depth
+    def __init__(self, home: str, *, depth: int = 0, bash: bool = True) -> None:
+        self.home, self.depth, self.bash = home, depth, bash
         self.segments: list[Segment] = []
         self.problems: list[Problem] = []
         self.functions: set[str] = set()
@@ -57,7 +57,7 @@ class Walk:
         variables = {} if _SETS.search(self.src) else {"HOME": self.home}
         if variables and dirs is not None and len(dirs) == 1 and not _MOVES.search(self.src):
             variables["PWD"] = dirs[0]
-        self.words = Words(self.src, variables, self.substitution, self.doubt, self.blind)
+        self.words = Words(self.src, variables, self.substitution, self.doubt, self.blind, self.bash)
         root = parser().parse(self.src).root_node
         if root.has_error:
             self.blind("it does not parse")

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pegboard_shell.read import Walk
 
 _NAMED = re.compile(r"([A-Za-z_]\w*)\+?=")
+_EQUALS = re.compile(r"([^=]*)=")
+"""What a program takes for an assignment, which is more than the shell does."""
+
 _HERE = ("command", "builtin", "time")
 """Wrappers that leave a command in the same shell."""
 
@@ -42,6 +45,8 @@ def emit(walk: Walk, segment: Segment) -> Segment | None:
         if head.raw in builtins().reserved and head.raw != "[[":
             segment.problem("doubt", f"{head.raw} stands where a command is expected")
             break
+        if "[" in head.raw and head.raw not in ("[", "[["):
+            segment.problem("doubt", f"{head.raw} may be an assignment")
         entries = wrappers().get(segment.name)
         if entries is None:
             break
@@ -95,7 +100,8 @@ def _take(walk: Walk, segment: Segment, entries: tuple[Wrapper, ...]) -> str:
     if any(word.many for word in argv[1 + len(entry.words) : at]):
         segment.problem("doubt", f"what {name} runs is made when the command runs")
     more: list[Assignment] = []
-    while entry.assigns and at < len(argv) and (named := _NAMED.match(argv[at].raw)):
+    form = _NAMED if name in ("time", "coproc") else _EQUALS
+    while entry.assigns and at < len(argv) and (named := form.match(argv[at].text)):
         word = argv[at]
         value = word.text.partition("=")[2]
         more.append(Assignment(named[1], Word(value, value, word.kind, word.many, value), word.raw))
@@ -162,12 +168,15 @@ def _shell(walk: Walk, segment: Segment, shell: Wrapper) -> bool:
         walk.segments.append(Segment((), segment.source, segment.dirs, segment.redirects))
     segment.wrappers += (segment.name,)
     segment.outer += (argv,)
-    nested(walk, rest[0], segment)
+    nested(walk, rest[0], segment, bash=segment.name in ("bash", "rbash"))
     return True
 
 
-def nested(walk: Walk, text: Word, segment: Segment) -> None:
-    """Read a shell text inside a command; its segments know what they are wrapped in."""
+def nested(walk: Walk, text: Word, segment: Segment, *, bash: bool = False) -> None:
+    """Read a shell text inside a command; its segments know what they are wrapped in.
+
+    ``bash``: it is read by bash; another shell may know neither braces nor ``$'...'``.
+    """
     from pegboard_shell.read import DEPTH, Walk
 
     if not text.literal or walk.depth >= DEPTH:
@@ -175,7 +184,7 @@ def nested(walk: Walk, text: Word, segment: Segment) -> None:
         return
     if not text.text.strip():
         return
-    child = Walk(walk.home, depth=walk.depth + 1)
+    child = Walk(walk.home, depth=walk.depth + 1, bash=bash)
     child.read(text.text, segment.dirs)
     for each in child.segments:
         each.outer = (*segment.outer, *each.outer)
@@ -211,9 +220,9 @@ def _carried(walk: Walk, segment: Segment) -> None:
                     emit(walk, part)
     elif name == "eval" and rest and all(word.literal for word in rest):
         text = " ".join(word.text for word in rest)
-        nested(walk, Word(text, text, lead=text), _inside(segment))
+        nested(walk, Word(text, text, lead=text), _inside(segment), bash=walk.bash)
     elif name == "trap" and rest and rest[0].literal and rest[0].text not in ("-", "--"):
-        nested(walk, rest[0], _inside(segment))
+        nested(walk, rest[0], _inside(segment), bash=walk.bash)
     elif name == "alias":
         for word in rest:
             if word.literal and "=" in word.text:

@@ -61,6 +61,7 @@ class Words:
         walk: Callable[[Node], None],
         doubt: Callable[[str], None],
         blind: Callable[[str], None],
+        bash: bool = True,
     ) -> None:
         self.src = src
         self.variables = variables
@@ -68,6 +69,8 @@ class Words:
         self.walk = walk
         self.doubt = doubt
         self.blind = blind
+        self.bash = bash
+        """False: the shell may know neither braces nor ``$'...'``."""
         self.literals: list[tuple[int, int]] = []
         """Byte ranges in which nothing is expanded."""
         self.quoted: list[tuple[int, int]] = []
@@ -92,6 +95,8 @@ class Words:
         if "{" not in text:
             return [self._word(raw, text, unknown)]
         made = braces(text) if text.count("{") == text.count("}") else None
+        if not self.bash and made != [text]:
+            made = None
         if made is None:
             lead = _shown(text[: text.index("{")], unknown)
             return [Word(raw, _shown(text, unknown), UNKNOWN, True, lead)]
@@ -140,7 +145,7 @@ class Words:
         elif kind == "ansi_c_string":
             self.literals.append((node.start_byte, node.end_byte))
             decoded = ansi(self.text(node)[2:-1])
-            if decoded is None:
+            if decoded is None or not self.bash:
                 self._made(self.text(node), False, parts, unknown)
             else:
                 parts.append(_hide(decoded))
@@ -178,7 +183,7 @@ class Words:
                 self._pieces(child, parts, unknown)
             elif self.text(child) == "$":  # before a string it asks for a translation, and is gone
                 follower = child.next_sibling
-                if follower is None or follower.type != "string":
+                if follower is None or follower.type != "string" or not self.bash:
                     parts.append(_hide("$"))
             else:
                 self._made(self.text(child), True, parts, unknown)
