@@ -35,6 +35,7 @@ constraints: setup
 
 dist: setup
 	uv build --all-packages --no-build-isolation --python $(BIN)/python --out-dir dist
+	uv build --no-build-isolation --python $(BIN)/python --out-dir dist .
 
 clean:
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache
