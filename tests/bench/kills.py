@@ -51,7 +51,7 @@ def deaths(scene: Any, whole: Any, at_least: int, chance: random.Random) -> Iter
         else:
             died = scene.play(Fault("kill", chance.randrange(20, len(points))))
             cut = scene.damage(chance)
-            objections = scene.survives(died, whole_lines=False, chain=False)
+            objections = scene.survives(died, whole_lines=False, cut=True)
             yield "a file cut", [f"{cut}: {text}" for text in objections]
 
 
@@ -69,7 +69,7 @@ def main(at_least: int = 1_000, seed: int = 1) -> int:
             seen[kind] += 1
             if objections:
                 lost[kind] += 1
-                print(f"{kind}: {'; '.join(objections)}")
+                print(f"{kind}: {'; '.join(objections)}", flush=True)
     for kind, count in sorted(seen.items()):
         print(f"{kind:34} {count:5} deaths, {count - lost[kind]:5} survived")
     total = sum(seen.values())

@@ -93,7 +93,7 @@ def test_files_cut_at_random_bytes(scene: Any, whole: Any) -> None:
     for _ in range(16):
         died = scene.play(Fault("kill", chance.randrange(20, whole.points)))
         what = scene.damage(chance)
-        if objections := scene.survives(died, whole_lines=False, chain=False):
+        if objections := scene.survives(died, whole_lines=False, cut=True):
             lost[what] = objections
     assert not lost
 
@@ -108,7 +108,7 @@ def test_killed_again_and_again(scene: Any, whole: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "sync"])
-def test_a_disk_that_fails_from_some_point_on(scene: Any, whole: Any, kind: Any) -> None:
+def test_fm_2_whatever_a_failing_disk_does_every_call_has_its_result(scene: Any, whole: Any, kind: Any) -> None:
     lost = {}
     for at in range(3, whole.points, whole.points // 8):
         failed = scene.play(Fault(kind, at))
