@@ -28,7 +28,7 @@ END = {
     "log.txt": "built\n",
 }
 OPTIONS = ("--permission-mode", "acceptEdits", "--allow", "Bash", "--max-turns", "24")
-TEMPORARY = re.compile(r"\.peg-[0-9a-f]{16}\.tmp")
+TEMPORARY = re.compile(r"\.peg-\d+-[0-9a-f]{16}\.tmp")
 """What a kill in the middle of a write may leave beside a file."""
 
 
@@ -156,6 +156,8 @@ class Scene:
         self.object(done.code == 0 and done.out == "all done\n", f"resume: {done.code} {done.out!r} {done.err!r}")
         ends = [END, {**END, "log.txt": "built\nbuilt\n"}] if cut else [END]
         self.object(self.files() in ends, f"files: {self.files()}")
+        left = [path.name for path in self.work.iterdir() if TEMPORARY.fullmatch(path.name)]
+        self.object(not left, f"left behind: {left}")
         refused = [problem for entry in self.service.requests for problem in entry.problems]
         self.object(not refused, f"refused requests: {refused}")
         for path, old in before.items():

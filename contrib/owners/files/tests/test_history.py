@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 
 import pytest
 from pegboard.hooks import hook
@@ -213,6 +214,18 @@ async def test_a_torn_index_and_a_torn_content_lose_nothing_else(room):
         (room.folder / "a").write_text("old")
         await change(room, "a", b"newer")
         assert history.kept(disk.digest_of(b"old")) == b"old"
+
+
+async def test_what_a_killed_process_left_is_removed_and_nothing_else(room):
+    async with room.bench:
+        await change(room, "a", b"new")
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        names = [f".peg-{gone.pid}-{'0' * 16}.tmp", f".peg-{os.getpid()}-{'0' * 16}.tmp", ".peg-notes.tmp"]
+        for name in names:
+            (room.folder / name).write_text("half")
+        await FileHistory.open(room.bench.session.place("main"))
+        assert [(room.folder / name).exists() for name in names] == [False, True, True]
 
 
 class Server:

@@ -234,6 +234,7 @@ def _child(room: str, shared: mmap.mmap, asked: dict[str, Any]) -> None:
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         os.dup2(os.open(name, flags, 0o600), number)
     sys.argv = ["peg", *asked["args"]]
+    sys.dont_write_bytecode = True  # what is compiled here would be cut, or counted, only once
     _install(_Points(room, shared, asked.get("kind", ""), asked.get("at", 0)))
     cli.main()
 

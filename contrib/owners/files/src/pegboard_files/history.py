@@ -20,7 +20,7 @@ import anyio.to_thread
 from pegboard.errors import Refusal
 from pegboard.state import Kept, Mark, Owner, Place, Restored, Scope
 
-from pegboard_files import disk, inplace, wayback, writer
+from pegboard_files import disk, inplace, leftovers, wayback, writer
 from pegboard_files.checkpoints import SPANS, Checkpoints, Touch
 from pegboard_files.disk import Content, digest_of
 from pegboard_files.hooks import FileChange, add_specs
@@ -60,7 +60,10 @@ class FileHistory(Owner):
         manager = getattr(place.session, "manager", None)
         if manager is not None:
             add_specs(manager)
-        return cls(place.session_dir / "checkpoints", place.session)
+        history = cls(place.session_dir / "checkpoints", place.session)
+        if history._store.spans:
+            await anyio.to_thread.run_sync(leftovers.sweep, list(history._store.current.touched))
+        return history
 
     @asynccontextmanager
     async def lock(self, real: str) -> AsyncIterator[None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,6 +20,7 @@ from pegboard.call import Effect
 from pegboard.errors import Code, Refusal
 
 from pegboard_files import disk
+from pegboard_files.leftovers import temporary_name
 
 Effects = Callable[[str], AbstractContextManager[Effect]]
 """Opens an effect on a real path in the ledger of the call."""
@@ -166,7 +166,7 @@ def translated(error: BaseException, shown: str) -> BaseException:
 
 def _write_temporary(parent: int, data: bytes, mode: int, dress: Callable[[int], None]) -> tuple[str, os.stat_result]:
     """A complete file under a name of its own in the folder; removed again if anything goes wrong."""
-    name = f".peg-{secrets.token_hex(8)}.tmp"
+    name = temporary_name()
     handle = os.open(name, _NEW, mode, dir_fd=parent)
     try:
         try:
