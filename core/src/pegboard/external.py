@@ -45,7 +45,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-class Hook(msgspec.Struct, frozen=True, kw_only=True):
+class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One handler of one event."""
 
     event: str
@@ -80,7 +80,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
         """What runs, on one line."""
         line = " ".join([self.what, *(self.args or ())])
         text = " ".join(line.split())
-        return {"command": text, "http": f"POST {text}"}.get(self.type, f"{self.type}: {text}")
+        return {"command": text, "http": f"POST {text}", BROKEN: text}.get(self.type, f"{self.type}: {text}")
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ def parse(table: Mapping[str, Any], scope: str, source: str, problems: list[str]
         for group in groups if isinstance(groups, list) else [groups]:
             matcher = group.get("matcher", "") if isinstance(group, Mapping) else ""
             for handler in _handlers(group):
-                fault = _fault(handler)
+                fault = fault_of(handler)
                 if not fault:
                     yield _hook(event, matcher, handler, scope, source)
                     continue
@@ -127,7 +127,8 @@ def _handlers(group: Any) -> list[Any]:
     return handlers if isinstance(handlers, list) else [None]
 
 
-def _fault(handler: Any) -> str:
+def fault_of(handler: Any) -> str:
+    """What is wrong with the table of one hook, or an empty text."""
     if not isinstance(handler, Mapping):
         return "it takes groups, each with a matcher and a list of hooks"
     kind = handler.get("type")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pegboard.errors import UsageError
 from pegboard.trust import Trust, changes, digest_files, digest_of
 
 if TYPE_CHECKING:
@@ -128,27 +129,44 @@ class Approvals:
             known = self._known[hook] = (now, self._judge(hook, cwd))
         return known[1]
 
+    def known(self, hook: Hook) -> bool:
+        """Whether a hook was approved once, in whatever form."""
+        return self._trust.approval(KIND, hook.name, where=str(self._places.root)) is not None
+
     def _judge(self, hook: Hook, cwd: Path) -> str:
         if not needs_approval(hook, self._places, cwd):
             return ""
         if not self._trusted:
             return "it comes with the workspace, which is not trusted"
-        given = self._trust.approval(KIND, hook.name, where=str(self._places.root))
-        if given is None:
+        told = compared(hook, self._places, self._trust, cwd)
+        if told is None:
             # Trust for one run (--trust) takes the workspace as it is; stored trust covers what was shown.
-            return "nobody has approved it yet" if self._trust.trusted() else ""
-        try:
-            covered = content(hook, self._places, cwd)
-        except OSError as error:
-            return f"{error.filename} cannot be read: {error.strerror}"
-        if digest_of(covered) == given.digest:
-            return ""
-        return f"it changed since it was approved ({', '.join(changes(given.files, covered))})"
+            return UNSEEN if self._trust.trusted() else ""
+        return told
 
 
-def approve(hook: Hook, places: Places, trust: Trust) -> None:
-    """Remember a hook as it is now, and keep a copy of its scripts. Raises OSError and `UsageError`."""
+UNSEEN = "nobody has approved it yet"
+
+
+def compared(hook: Hook, places: Places, trust: Trust, cwd: Path) -> str | None:
+    """Empty when a hook is what was approved, else what is different; None when it was never approved."""
+    given = trust.approval(KIND, hook.name, where=str(places.root))
+    if given is None:
+        return None
+    try:
+        covered = content(hook, places, cwd)
+    except OSError as error:
+        return f"{error.filename} cannot be read: {error.strerror}"
+    if digest_of(covered) == given.digest:
+        return ""
+    return f"it changed since it was approved ({', '.join(changes(given.files, covered))})"
+
+
+def approve(hook: Hook, shown: Mapping[str, str], places: Places, trust: Trust) -> None:
+    """Remember a hook as it was shown, and keep a copy of its scripts. Raises OSError and `UsageError`."""
     covered = content(hook, places, places.root)
+    if covered != shown:
+        raise UsageError(f"{hook.name} changed while it was looked at. It is not approved; look again.")
     for path, real in scripts(hook, places, places.root).items():
         _keep(Path(real), covered[_label(path, places)], places)
     trust.approve(KIND, hook.name, digest_of(covered), files=covered, where=str(places.root))

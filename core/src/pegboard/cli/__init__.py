@@ -14,6 +14,7 @@ COMMANDS = {
     "call": "Run one tool call, or a stream of them, through the whole pipeline.",
     "cost": "Show what sessions have used, by model, tool and agent.",
     "doctor": "Check engines, settings, trust and plug-ins, and say what is wrong.",
+    "import": "Bring over settings, hooks and instructions of other tools.",
     "plugins": "List, explain, make and check plug-ins.",
     "policy": "List, explain, test and replay the rules that decide about calls.",
     "sandbox": "Show which sandbox processes get here, and why no better one.",
@@ -36,7 +37,8 @@ class Lazy(click.Group):
         if name in COMMANDS:
             import importlib
 
-            found: click.Command = importlib.import_module(f"pegboard.cli.{name}").command
+            module = "import_" if name == "import" else name
+            found: click.Command = importlib.import_module(f"pegboard.cli.{module}").command
             return found
         return _plugin_command(name)
 

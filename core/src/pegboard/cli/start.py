@@ -103,9 +103,9 @@ def open_session(
     import click
 
     from pegboard import __version__
+    from pegboard.cli.notices import Notices
     from pegboard.lines import FILE_NAME
     from pegboard.lines import begun as begun_file
-    from pegboard.cli.notices import Notices
     from pegboard.session import Session
     from pegboard.transcript import Transcript
 

@@ -120,5 +120,5 @@ def whole_limit(event: str, hooks: list[Hook]) -> float:
 
 
 def program_of(hook: Hook) -> str:
-    """The name by which messages call a hook."""
-    return hook.shown if len(hook.shown) <= 80 else hook.shown[:79] + "…"
+    """The name by which messages call a hook: its command, or the beginning and the end of a long one."""
+    return hook.shown if len(hook.shown) <= 80 else f"{hook.shown[:29]}…{hook.shown[-50:]}"

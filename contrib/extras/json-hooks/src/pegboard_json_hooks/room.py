@@ -76,8 +76,10 @@ class Room(Owner):
         for hook in self.configured.all():
             if hook.event == event and not hook.why_not and hook not in self._spent:
                 same = (hook.type, hook.what, hook.args, hook.shell, hook.headers)
-                if same not in found and await self._meant(hook, names, fits) and await self._permitted(hook):
-                    found[same] = hook
+                if same not in found and await self._meant(hook, names, fits):
+                    permitted = await self._permitted(hook)
+                    if permitted is not None:
+                        found[same] = permitted
         for problem in self.configured.problems:
             await self.tell(problem)
         return list(found.values())
@@ -91,14 +93,18 @@ class Room(Owner):
             await self.tell(f"The hook {program_of(hook)} ({hook.source}) cannot be matched: {error}")
             return hook.blocks  # nobody knows what a guard was meant for, so it guards everything
 
-    async def _permitted(self, hook: Hook) -> bool:
+    async def _permitted(self, hook: Hook) -> Hook | None:
+        """The hook if it may run, or what stands for a guard that cannot: one that refuses."""
         why = self._approvals.why_not(hook, self.session.cwd)
+        where = f"{program_of(hook)} ({hook.source})"
         if why:
-            await self.tell(f"The hook {program_of(hook)} ({hook.source}) does not run: {why}. See: peg trust")
-        elif hook.type not in RUNNABLE:
-            await self.tell(f"Hooks of the type {hook.type} are not available here: {program_of(hook)} ({hook.source})")
-            return hook.blocks
-        return not why
+            await self.tell(f"The hook {where} does not run: {why}. See: peg trust")
+            # Else changing a guard's script would be a way to be rid of the guard.
+            return _closed(hook, f"is held: {why}") if hook.blocks and self._approvals.known(hook) else None
+        if hook.type not in RUNNABLE:
+            await self.tell(f"Hooks of the type {hook.type} are not available here: {where}")
+            return _closed(hook, "is of a type that cannot run here") if hook.blocks else None
+        return hook
 
     async def fire(
         self,
@@ -135,10 +141,9 @@ class Room(Owner):
         return said
 
     async def _one(self, hook: Hook, payload: bytes, subject: str) -> Said:
-        if hook.type in RUNNABLE and hook.type != BROKEN:
+        ran = Ran()
+        if hook.type != BROKEN:
             ran = await run(hook, payload, self.session, limit(hook))
-        else:
-            ran = Ran(trouble=hook.what if hook.type == BROKEN else f"is of a type that cannot run here ({hook.type})")
         said = understand(hook, ran)
         await self._record(said, ran, subject)
         return said
@@ -227,3 +232,9 @@ class Room(Owner):
             except TranscriptError as error:
                 await self.tell(str(error))
         await self.session.host.show(event)
+
+
+def _closed(hook: Hook, why: str) -> Hook:
+    """A guard that refuses whatever it is asked about."""
+    what = f"the hook {program_of(hook)} {why}"
+    return msgspec.structs.replace(hook, type=BROKEN, what=what, args=None, background=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from pegboard.external import BROKEN
 
 if TYPE_CHECKING:
     from pegboard.external import Hook
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 BLOCK = 2
 """[D] The exit code that refuses."""
 
-_TEXTS = (
-    "stopReason", "systemMessage", "reason", "decision", "additionalContext", "permissionDecision",
-    "permissionDecisionReason", "initialUserMessage",
-)  # fmt: skip
+_TEXTS = ("stopReason", "systemMessage", "reason", "decision")
+_SPECIFIC_TEXTS = ("additionalContext", "permissionDecision", "permissionDecisionReason", "initialUserMessage")
 
 
 @dataclass
@@ -62,6 +61,10 @@ class Said:
 def understand(hook: Hook, ran: Ran) -> Said:
     """Read the end of a hook."""
     said = Said(hook)
+    if hook.type == BROKEN:
+        return Said(
+            hook, blocked=True, reason=f"{hook.what[:1].upper()}{hook.what[1:]}; without it this does not go on."
+        )
     if ran.trouble:
         return _failed(said, ran.trouble)
     said.err = ran.err.strip()
@@ -98,9 +101,10 @@ def _read_json(said: Said, out: str, event: str) -> str:
         return "printed a hookSpecificOutput that is no object"
     if specific.get("hookEventName", event) != event:
         return f"answered for the event {specific['hookEventName']} instead of {event}"
-    odd = [name for part in (found, specific) for name in _TEXTS if not isinstance(part.get(name, ""), str)]
+    odd = [name for name in _TEXTS if not isinstance(found.get(name, ""), str)]
+    odd += [name for name in _SPECIFIC_TEXTS if not isinstance(specific.get(name, ""), str)]
     if odd:
         said.trouble = f"printed {', '.join(odd)} with a value that is no text; it was left out"
-    said.fields = {name: value for name, value in found.items() if name not in odd}
-    said.specific = {name: value for name, value in specific.items() if name not in odd}
+    said.fields = {name: value for name, value in found.items() if name not in odd or name not in _TEXTS}
+    said.specific = {name: value for name, value in specific.items() if name not in odd or name not in _SPECIFIC_TEXTS}
     return ""
