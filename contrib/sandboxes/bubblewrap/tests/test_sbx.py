@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import pwd
 import shutil
@@ -217,13 +216,6 @@ async def test_a_process_of_any_tool_can_be_ended_gently_in_its_box(room):
 
 
 # -- reported cases ----------------------------------------------------------------------------------------------------
-
-CASES = Path(__file__).parents[4] / "tests/cases/security_cases.json"
-
-
-def case(name: str) -> Any:
-    found = json.loads(CASES.read_text("utf-8")) if CASES.exists() else []
-    return next((one for one in found if one["id"] == name), None)
 
 
 async def test_case_net_empty_allowlist(room):

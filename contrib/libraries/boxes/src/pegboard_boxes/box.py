@@ -6,6 +6,7 @@ What a box must hold is found out anew for every process, because the tree may h
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = "localhost,127.0.0.1,::1"
 
+RECENT = 1.0
+"""[C] Seconds for which the look of `prepare` serves the first process too."""
+
 OUTSIDE = "it lies outside of what may be written"
 
 STARTERS = ("bwrap: ", "nsenter: ", "sandbox: ", "sandbox-exec: ")
@@ -43,6 +47,7 @@ class CallBox:
         self._need = need
         self._marks: Marks = {}
         self._plan: Plan | None = None
+        self._seen: tuple[float, View] | None = None
 
     async def prepare(self) -> None:
         """Look at the tree, so that `planted` can tell what is new. Raises `Refusal` when it cannot be seen whole."""
@@ -67,6 +72,7 @@ class CallBox:
                 "is required here (sandbox.required). Nothing was started.",
                 hint="Work in a smaller directory, or name what is to be hidden without a pattern.",
             )
+        self._seen = (time.monotonic(), view)
         return marks(view)
 
     def _look(self) -> View:
@@ -77,7 +83,9 @@ class CallBox:
     def _make_plan(self) -> Plan:
         need, shared = self._need, self._premises
         secret = (*credentials(need.home, os.environ), *sockets())
-        self._plan = plan(need, self._look(), secret, shared.born, shared.ghosts, self.veiled)
+        seen, self._seen = self._seen, None
+        view = seen[1] if seen is not None and time.monotonic() - seen[0] < RECENT else self._look()
+        self._plan = plan(need, view, secret, shared.born, shared.ghosts, self.veiled)
         return self._plan
 
     def _why(self, path: str, sign: str) -> str:
