@@ -35,7 +35,7 @@ def deaths(scene: Any, whole: Any, at_least: int, chance: random.Random) -> Iter
     """Kind of death, and what did not hold after it."""
     points = list(enumerate(whole.trail, 1))
     for at, name in points:
-        yield f"killed before a {name.split()[0]}", scene.survives(scene.play(Fault("kill", at)))
+        yield f"killed before: {name.split()[0]}", scene.survives(scene.play(Fault("kill", at)))
     for at, name in points:
         if name.startswith("half"):
             objections = scene.survives(scene.play(Fault("half", at))) or scene.rewinds()
@@ -44,7 +44,8 @@ def deaths(scene: Any, whole: Any, at_least: int, chance: random.Random) -> Iter
         for at, _ in points[:: 4 if kind == "full" else 20]:
             died = scene.play(Fault(kind, at))
             yield f"disk: {kind}", scene.survives(died, whole_lines=False) or scene.rewinds()
-    for number in range(max(0, at_least - len(points) * 2)):
+    played = len(points) + sum(name.startswith("half") for _, name in points) + len(points) // 4 + len(points) // 20
+    for number in range(max(0, at_least - played)):
         if number % 2:
             died = scene.play(seconds=chance.uniform(0.0, 0.2))
             yield "killed at a random time", scene.survives(died, whole_lines=False)

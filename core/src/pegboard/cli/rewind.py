@@ -14,6 +14,8 @@ from pegboard.errors import UsageError
 from pegboard.session import Session
 from pegboard.transcript import Transcript
 
+NOTHING_ASKED = "Nothing was asked in this session yet; --to 0 takes back what single calls changed."
+
 
 def points(folder: Path) -> list[Point]:
     """The prompts that a session can go back to before."""
@@ -27,7 +29,7 @@ def run(folder: Path, *, prompt: int | None, last: bool, undo: bool, what: str, 
     if last:
         known = points(folder)
         if not known:
-            raise UsageError("Nothing was asked in this session yet; --to 0 takes back what single calls changed.")
+            raise UsageError(NOTHING_ASKED)
         prompt = known[-1].prompt
     transcript = Transcript.resume(folder, mend=not dry_run)
     try:
@@ -58,7 +60,7 @@ def listed(found: list[Point]) -> Iterator[str]:
     """The prompts for people, oldest first."""
     for point in found:
         yield f"{point.prompt:>4}  {time.strftime('%Y-%m-%d %H:%M', time.localtime(point.time))}  {point.text}"
-    yield "Go back to before one of them with: --to N" if found else "Nothing was asked in this session yet."
+    yield "Go back to before one of them with: --to N" if found else NOTHING_ASKED
 
 
 def told(report: Report) -> Iterator[str]:
