@@ -65,7 +65,7 @@ MOST_RULES = 5
 
 _READ, _EDIT, _RUN, _FETCH, _USE = AccessKind
 _BUILT_IN = "built-in"
-_QUOTES = dict.fromkeys(map(ord, "'\"\\\n"))
+_QUOTES = {**dict.fromkeys(map(ord, "'\"\\")), ord("\n"): " "}
 _REMOVES = re.compile(r"\brm(?:dir)?\b|\bfind\b")
 
 
@@ -192,12 +192,11 @@ def _run_floor(access: Access, rules: Sequence[Rule], snapshot: Snapshot) -> str
         return f"{rule.effect} rule {rule.text} may cover it: a part of it is made when it runs"
     if not access.why:
         return ""
-    if snapshot.mode is Mode.BYPASS:
-        plain = "".join((access.target, *access.also)).translate(_QUOTES)
-        return f"it may remove anything: {access.why}" if access.grade != "risk" and _REMOVES.search(plain) else ""
     whole = any(rule.effect == "allow" and rule.specifier is None for rule in rules)
-    if access.grade == "doubt" and whole and not snapshot.index.restricts:
-        return ""
+    lifted = access.grade == "doubt" and whole and not snapshot.index.restricts
+    if lifted or snapshot.mode is Mode.BYPASS:
+        plain = "\n".join((access.target, *access.also)).replace("\\\n", "").translate(_QUOTES)
+        return f"it may remove anything: {access.why}" if access.grade != "risk" and _REMOVES.search(plain) else ""
     return f"{access.why}; nothing but a person's yes allows that"
 
 

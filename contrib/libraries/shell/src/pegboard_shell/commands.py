@@ -28,33 +28,27 @@ MARKS = frozenset((
 # -- redirections ------------------------------------------------------------------------------------------------
 
 
-def redirected(walk: Walk, node: Node, dirs: Dirs, background: bool, piped: bool) -> After:
-    """A statement with redirections behind it. Those of a list are opened in a directory that the list may change."""
-    body = node.children[0]
-    walk.together(node.children)
+def redirected(
+    walk: Walk, body: Node, rest: list[Node], whole: Node, dirs: Dirs, background: bool, piped: bool
+) -> After:
+    """A statement ``body`` with redirections ``rest`` behind it; behind a list they belong to its last command."""
+    if body.type in ("list", "pipeline"):
+        return walk.chain(body, dirs, background, piped, rest)
     found: list[Redirect] = []
     later: list[Node] = []
     extra: list[Word] = []
-    alone = body.type.endswith("_redirect")
-    rest = node.children if alone else node.children[1:]
-    if alone or body.type in SIMPLE:
-        for child in rest:
-            extra += redirects(walk, child, found, dirs, later)
-        if alone:
-            after = walk.add(Segment((), walk.words.text(node), dirs, tuple(found), background=background))
-        else:
-            after = simple(walk, body, node, dirs, background, piped, found, extra)
+    for child in rest:
+        extra += redirects(walk, child, found, dirs, later)
+    fed = any(item.op.startswith("<<") for item in found)
+    if body.type.endswith("_redirect"):
+        after = walk.add(Segment((), walk.words.text(whole), dirs, tuple(found), background=background))
+    elif body.type in SIMPLE:
+        after = simple(walk, body, whole, dirs, background, piped, found, extra)
     else:
-        first = len(walk.segments)
-        fed = any(child.type == "heredoc_redirect" for child in rest)
-        after = walk.statement(body, dirs, background=background, piped=piped or fed)
-        inner = [segment.dirs for segment in walk.segments[first:]]
-        places = dirs if body.type in ("compound_statement", "subshell") else join(dirs, *after, *inner)
-        for child in rest:
-            extra += redirects(walk, child, found, places, later)
         if extra:
             walk.doubt("there are words behind a redirection")
-        walk.add(Segment((), walk.words.text(node), places, tuple(found), background=background))
+        walk.add(Segment((), walk.words.text(whole), dirs, tuple(found), background=background))
+        after = walk.statement(body, dirs, background=background, piped=piped or fed)
     for child in later:
         places = join(dirs, *after)
         walk.statement(child, places, background=background, piped=True)

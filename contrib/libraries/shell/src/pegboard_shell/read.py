@@ -97,13 +97,12 @@ class Walk:
         if kind in ("variable_assignment", "variable_assignments"):
             return commands.simple(self, node, node, dirs, background, piped)
         if kind == "redirected_statement":
-            return commands.redirected(self, node, dirs, background, piped)
-        if kind == "list":
-            return self.chain(node, dirs, background, piped)
-        if kind == "pipeline":
-            for index, child in enumerate(child for child in node.children if child.is_named):
-                self.statement(child, dirs, background=background, piped=piped or index > 0)
-            return dirs, dirs
+            self.together(node.children)
+            body, alone = node.children[0], node.children[0].type.endswith("_redirect")
+            rest = node.children if alone else node.children[1:]
+            return commands.redirected(self, body, rest, node, dirs, background, piped)
+        if kind in ("list", "pipeline"):
+            return self.chain(node, dirs, background, piped, [])
         if kind == "negated_command":
             ok, failed = dirs, dirs
             for child in node.children:
@@ -153,21 +152,35 @@ class Walk:
                 dirs = failed = dirs if apart else join(ok, failed)
         return dirs, failed
 
-    def chain(self, node: Node, dirs: Dirs, background: bool, piped: bool) -> After:
-        """``a && b``, ``a || b``: the second starts where the first one left, if it did."""
+    def chain(self, node: Node, dirs: Dirs, background: bool, piped: bool, rest: list[Node]) -> After:
+        """``a && b``, ``a || b``: the second starts where the first one left, if it did; ``a | b``: all start here.
+
+        ``rest``: redirections behind the whole, which belong to its last command.
+        """
         ok = failed = dirs
         operator = ""
+        parts = [child for child in node.children if child.is_named and child.type != "comment"]
         for child in node.children:
             if not child.is_named:
                 operator = child.type
-            elif child.type == "comment":
+                continue
+            if child.type == "comment":
                 self.comment(child)
-            elif not operator:
-                ok, failed = self.statement(child, dirs, background=background, piped=piped)
+                continue
+            piping = operator in ("|", "|&")
+            begin = {"&&": ok, "||": failed}.get(operator, dirs)
+            if rest and child == parts[-1]:
+                then, not_then = commands.redirected(self, child, rest, node, begin, background, piped or piping)
             else:
-                begin = ok if operator == "&&" else failed
-                then, not_then = self.statement(child, begin, background=background, piped=piped)
-                ok, failed = (then, join(failed, not_then)) if operator == "&&" else (join(ok, then), not_then)
+                then, not_then = self.statement(child, begin, background=background, piped=piped or piping)
+            if node.type == "pipeline":
+                ok = failed = dirs
+            elif operator == "&&":
+                ok, failed = then, join(failed, not_then)
+            elif operator == "||":
+                ok, failed = join(ok, then), not_then
+            else:
+                ok, failed = then, not_then
         return ok, failed
 
     def function(self, node: Node, dirs: Dirs) -> After:

@@ -6,6 +6,7 @@ Wrappers, shells with a text, `find -exec`, `eval` and `trap` all carry commands
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pegboard_shell.script import UNKNOWN, Assignment, Segment, Word
@@ -92,7 +93,10 @@ def _take(walk: Walk, segment: Segment, entries: tuple[Wrapper, ...]) -> str:
     if found.unsure:
         segment.problem("doubt", f"what {name} runs is made when the command runs")
     at = 1 + len(entry.words) + found.end + entry.operands
-    texts = found.values(entry.script)
+    flags = {f"-{name}" if len(name) == 1 else f"--{name}" for name in entry.script}
+    texts = found.values(entry.script) + [
+        word for before, word in pairwise(argv[at - entry.operands :]) if before.literal and before.text in flags
+    ]
     if texts:
         for each in texts:
             nested(walk, each, segment)

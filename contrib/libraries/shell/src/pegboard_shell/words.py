@@ -33,6 +33,7 @@ _TAME = re.compile(
 )
 """Parameter expansions that evaluate nothing: no indirection, no arithmetic, no prompt."""
 
+_SIMPLE = re.compile(r"\$(?:\w+|[@*#?$!-])")
 _NUMBERS = re.compile(rb"\$\(\([\d\s+*/%()<>=!&|^~?:-]*\)\)")
 _DOLLAR = re.compile(r"\$[\w({@*#?!$'\"-]")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "?": "?", "r": "\r", "a": "\a", "b": "\b", "f": "\f",
@@ -219,6 +220,8 @@ class Words:
     def _variable(self, node: Node, parts: list[str], unknown: list[tuple[str, bool]], *, quoted: bool) -> None:
         raw = self.text(node)
         name = raw[1:].strip("{}")
+        if node.type == "simple_expansion" and not _SIMPLE.fullmatch(raw):
+            self.blind(f"{raw[:60]!r} is no variable")
         value = self.variables.get(name)
         if value is not None and (quoted or PLAIN.fullmatch(value.encode())):
             parts.append(_hide(value))
