@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pegboard import context, events
+from pegboard.agentspec import AgentSpec, RunResult
 from pegboard.answers import ask
-from pegboard.call import Outcome, Status
+from pegboard.call import Call, Outcome, Status
 from pegboard.errors import Code, ProviderError, RunStopped, Stop, TooLong, UsageError
+from pegboard.history import user_blocks
 from pegboard.hooks import fold
 from pegboard.lacking import Lacks
 from pegboard.provider import Abilities, Answer, Message, ModelRef, Provider, Request, ToolSpec, refuse_unlisted
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pegboard.state import Owner
     from pegboard.transcript import Transcript, Turn
 
+__all__ = ["Agent", "AgentSpec", "RunResult"]
+
 CONTINUE = "Your answer was cut at the output limit. Go on exactly where it ended."
 TOO_LONG = (
     "The conversation does not fit the model's context window, and it could not be made short enough. Start anew."
@@ -38,46 +41,6 @@ VETOES = 8
 
 ORDER = ("human", "task-notification", "peer", "coordinator", "scheduled")
 """Who is heard first when several messages wait."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentSpec:
-    """What makes one agent differ from another."""
-
-    model: str
-    id: str = "main"
-    system: str = ""
-    """Text after the product's own system prompt."""
-    tools: frozenset[str] | None = None
-    """Names of the tools it sees; None = all."""
-    max_turns: int | None = None
-    max_seconds: float | None = None
-    max_budget_usd: float | None = None
-    max_total_tokens: int | None = None
-    """Tokens of all requests together. This and the limits above: None = what the settings say, 0 = no limit."""
-    max_tokens: int | None = None
-    """Output limit of one answer; None = what the model can do."""
-    thinking: dict[str, Any] | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-    """Further top-level fields of the request."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """How a run ended. ``stopped`` is None when the model was done."""
-
-    text: str
-    """Text of the last answer."""
-    stop_reason: str
-    stopped: Stop | None = None
-    errors: list[str] = field(default_factory=list)
-    turns: int = 0
-    seconds: float = 0.0
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the run did not come to its own end."""
-        return self.stopped is not None or bool(self.errors)
 
 
 class Agent:
@@ -102,36 +65,44 @@ class Agent:
         """Messages that arrive while a run is on; delivered between batches of calls."""
         self.spending: Spending = Spending(parent.spending if parent is not None else None)
         self.abilities: Abilities = provider.abilities(spec.model)
-        self.history = transcript.history
         self.window = Window(self)
         self._lacks = Lacks(spec.model, self.abilities)
         self._offer = context.Offer(session, self.abilities, spec.tools)
-        self._tail = context.Tail(self._offer, transcript.history.told)
-        session.loaded[spec.id] = self.history.found
-        if not self.abilities.tool_references:
-            self.history.references = False
-            self.history.dissolve()
+        self.reread()
         self._text, self._joins, self._reason = "", False, ""
         self.limits = self._limits(parent)
         self._nudged = ""
 
+    def reread(self) -> None:
+        """Take the conversation from the transcript, which was read anew: at the beginning, and after a rewind."""
+        self.history = self.transcript.history
+        self._tail = context.Tail(self._offer, self.history.told)
+        self.session.loaded[self.spec.id] = self.history.found
+        if not self.abilities.tool_references:
+            self.history.references = False
+            self.history.dissolve()
+
     async def run(self, prompt: str | events.UserText, *, opening: Iterable[events.UserText] = ()) -> RunResult:
         """Say ``prompt`` and go on until the model is done or a limit is reached. ``opening`` texts follow it.
 
-        Raises `TranscriptError` when the session file cannot be written; everything else is in the result.
+        A call that was put off is run first; where there is one, the prompt may be empty. Raises `TranscriptError` when
+        the session file cannot be written; everything else is in the result.
         """
         self._text, self._joins, self._reason, self._nudged = "", False, "", ""
         before = self.spending.turns
         self.limits.begin()
+        if self.transcript is self.session.transcript:
+            self.session.sole, self.session.deferred = "", None
         text = context.said(prompt, author="", origin="human") if isinstance(prompt, str) else prompt
         stopped: Stop | None = None
         errors: list[str] = []
         kind = ""
         try:
+            await self._offer_again()
             await self._start(text, opening)
             await self._loop()
         except RunStopped as stop:
-            stopped, errors = stop.reason, [str(stop)]
+            stopped, errors = stop.reason, [str(stop)] if stop.reason is not Stop.DEFERRED else []
         except TooLong as error:
             stopped, errors = Stop.TOO_LONG, [str(error)]
         except ProviderError as error:
@@ -147,17 +118,26 @@ class Agent:
             errors=errors,
             turns=turns,
             seconds=self.limits.passed,
+            deferred=self.session.deferred if stopped is Stop.DEFERRED else None,
         )
+
+    async def _offer_again(self) -> None:
+        """Run the call that a hook put off at the end of the last run, as if the model had just made it."""
+        for slot in list(self.history.deferred.values()):
+            self.session.sole = slot.id
+            await self.session.run_calls([Call(id=slot.id, tool=slot.tool, input=slot.input)], agent=self.spec.id)
+            self._check_abort()
 
     async def _start(self, prompt: events.UserText, opening: Iterable[events.UserText]) -> None:
         self._check_halt()
-        denied, note = await self._may(prompt)
+        said = bool(user_blocks(prompt))
+        denied, note = await self._may(prompt) if said else ("", [])
         if denied:
             raise RunStopped(Stop.REFUSAL, f"The prompt was refused: {denied}")
-        if prompt.origin == "human" and self.transcript is self.session.transcript:
+        if said and prompt.origin == "human" and self.transcript is self.session.transcript:
             prompt = msgspec.structs.replace(prompt, prompt=await self.session.begin_span())
         posted = self.session.take_posts(self.spec.id)
-        for text in (prompt, *opening, *note, *posted, *self._tail.news(self.session)):
+        for text in (*([prompt] if said else []), *opening, *note, *posted, *self._tail.news(self.session)):
             await self.log(text)
 
     async def _loop(self) -> None:
@@ -225,6 +205,8 @@ class Agent:
             if over is not None:
                 await self._answer_unrun(turn, over)
             else:
+                if self.transcript is self.session.transcript:
+                    self.session.sole = turn.calls[0].id if len(turn.calls) == 1 else ""
                 outcomes = await self.session.run_calls(turn.calls, agent=self.spec.id)
                 for call, outcome in zip(turn.calls, outcomes, strict=True):
                     if call.id in turn.missing:
@@ -362,6 +344,8 @@ class Agent:
     def _check_abort(self) -> None:
         if self.session.aborted is not None:
             raise RunStopped(self.session.aborted, "The run was interrupted.")
+        if self.session.deferred is not None and self.transcript is self.session.transcript:
+            raise RunStopped(Stop.DEFERRED, f"{self.session.deferred.tool} was put off.")
         self._check_halt()
 
     def _check_halt(self) -> None:

@@ -137,6 +137,7 @@ class Stop(StrEnum):
     TOO_LONG = "too_long"
     INCOMPLETE = "incomplete"
     HOOK = "hook_stopped"
+    DEFERRED = "tool_deferred"
 
 
 class RunStopped(PegError):

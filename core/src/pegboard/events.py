@@ -28,6 +28,10 @@ class Event(msgspec.Struct, kw_only=True, tag_field="type"):
     time: float = 0.0
     """Seconds since the epoch; set when the record is appended."""
 
+    def line(self) -> dict[str, Any]:
+        """What a stream of JSON lines says of it, ``subtype`` first; empty = nothing. For events of plug-ins."""
+        return {}
+
 
 class Started(Event, tag="session"):
     """First line of a transcript."""
@@ -113,6 +117,16 @@ class Began(Event, tag="began"):
     tool: str
     kinds: list[str] = []
     """Kinds of effects that the tool may have, from its manifest."""
+
+
+class Deferred(Event, tag="deferred"):
+    """A hook put a call off: the run ends without it, and the session's next run begins with it."""
+
+    id: str
+    tool: str
+    input: dict[str, Any]
+    by: str
+    reason: str = ""
 
 
 class Result(Event, tag="result"):
@@ -273,6 +287,7 @@ Record = (
     | Using
     | Assistant
     | Began
+    | Deferred
     | Result
     | Closed
     | Removed

@@ -7,25 +7,36 @@ history is the history.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from pegboard.call import Block, Text
+from pegboard.blocks import digest, is_blank, result_block, said, text_block, user_blocks
+from pegboard.call import Block
 from pegboard.clearing import Bodies, weight
-from pegboard.events import Assistant, Began, Cleared, Closed, Compacted, Event, Origin, Removed, Result, UserText
-from pegboard.framing import escape_framing, framed
+from pegboard.events import (
+    Assistant,
+    Began,
+    Cleared,
+    Closed,
+    Compacted,
+    Deferred,
+    Event,
+    Removed,
+    Result,
+    UserText,
+)
+from pegboard.framing import framed
 from pegboard.provider import Message
+
+__all__ = ["History", "Slot", "digest", "repair", "result_block", "said", "tombstone", "user_blocks"]
 
 LOST_START = "The beginning of this conversation could not be read."
 
 
 @dataclass
 class Slot:
-    """Where the result of one call goes. ``where`` is the position of a tombstone that stands in for it."""
+    """Where the result of one call goes. ``where`` is the position of what stands in for it, or of it."""
 
     id: str
     tool: str
@@ -33,6 +44,8 @@ class Slot:
     block: Block | None = None
     where: tuple[int, int] | None = None
     input: Any = None
+    deferred: bool = False
+    """The next result only says that the call was put off."""
 
 
 class History:
@@ -47,6 +60,8 @@ class History:
         self._slots: dict[str, Slot] = {}
         self._texts: list[Block] = []
         self._late: dict[str, Slot] = {}
+        self.deferred: dict[str, Slot] = {}
+        """Calls that a hook put off, as long as nothing follows them: a later result takes its place."""
         self._used: set[str] = set()
         self.orphans = 0
         self.doubles = 0
@@ -105,8 +120,15 @@ class History:
             if record.origin == "human":
                 self.asked = blocks
         elif isinstance(record, Began):
-            if record.id in self._slots:
-                self._slots[record.id].began = record
+            if record.id in self.deferred:
+                self._late[record.id] = self.deferred.pop(record.id)
+            slot = self._slots.get(record.id) or self._late.get(record.id)
+            if slot is not None:
+                slot.began = record
+        elif isinstance(record, Deferred):
+            slot = self._slots.get(record.id) or self.deferred.get(record.id)
+            if slot is not None:
+                slot.deferred = True
         elif isinstance(record, Closed):
             if not self.open_slots:
                 self.close()
@@ -121,7 +143,8 @@ class History:
         """Add an answer and open a slot for each of its calls. Calls that are still open get a stand-in."""
         self._stand_in()
         self._flush()
-        blocks = [block for block in record.content if not _is_blank(block)]
+        self.deferred.clear()
+        blocks = [block for block in record.content if not is_blank(block)]
         if all(block.get("type") in ("thinking", "redacted_thinking") for block in blocks):
             return []
         if not self._messages:
@@ -139,8 +162,13 @@ class History:
         if slot is not None and slot.block is None:
             slot.block = self._shown(record)
             return True
-        late = self._late.pop(record.id, None)
+        held = self.deferred.get(record.id)
+        if held is not None and held.deferred:
+            held.deferred = False
+            return True
+        late = self._late.pop(record.id, None) or self.deferred.pop(record.id, None)
         if late is not None and late.where is not None:
+            self._flush()
             message, position = late.where
             self._replace(message, position, self._shown(record))
             return True
@@ -157,7 +185,10 @@ class History:
             raise ValueError(f"calls without a result: {', '.join(missing)}")
         self._texts[:0] = [slot.block for slot in self._slots.values() if slot.block is not None]
         for position, slot in enumerate(self._slots.values()):
-            self.bodies.add(slot.id, slot.tool, slot.input, slot.block, (len(self._messages), position))
+            slot.where = (len(self._messages), position)
+            self.bodies.add(slot.id, slot.tool, slot.input, slot.block, slot.where)
+            if slot.deferred:
+                slot.deferred, self.deferred[slot.id] = False, slot
         self._slots.clear()
 
     @property
@@ -218,7 +249,7 @@ class History:
         if not live:
             return _in_words(block)
         if said := "\n".join(item["text"] for item in block["content"] if item.get("type") == "text"):
-            self._texts.append(_note(framed(said, author=record.tool, origin="unclassified")))
+            self._texts.append(text_block(framed(said, author=record.tool, origin="unclassified")))
         return {**block, "content": [item for item in block["content"] if item.get("tool_name") in live]}
 
     def dissolve(self) -> None:
@@ -243,6 +274,7 @@ class History:
         """Begin again with the summary; what was found stays found."""
         self._slots.clear()
         self._late.clear()
+        self.deferred.clear()
         self._texts = [*user_blocks(said(record.summary, author="pegboard")), *record.kept]
         self.asked = record.kept
         self._messages, self.size, self.bodies, self.told = [], 0, Bodies(), {}
@@ -257,7 +289,7 @@ class History:
                     return
                 inner = block.get("content")
                 if block.get("type") == "tool_result" and isinstance(inner, list):
-                    kept = [_note(record.note) if digest(item) == record.digest else item for item in inner]
+                    kept = [text_block(record.note) if digest(item) == record.digest else item for item in inner]
                     if kept != inner:
                         self._replace(message, position, {**block, "content": kept})
                         return
@@ -268,11 +300,7 @@ def _without(block: Block, note: str) -> list[Block]:
         return [{**block, "content": note}]
     if block.get("type") in ("thinking", "redacted_thinking"):
         return []
-    return [_note(note)]
-
-
-def _note(text: str) -> Block:
-    return {"type": "text", "text": text}
+    return [text_block(note)]
 
 
 def _referenced(block: Block) -> list[str]:
@@ -285,66 +313,19 @@ def _referenced(block: Block) -> list[str]:
 def _in_words(block: Block) -> Block:
     names = ", ".join(_referenced(block))
     rest = [item for item in block["content"] if item.get("type") != "tool_reference"]
-    return {**block, "content": [_note(f"Loaded: {names}. What is in the list of tools can be called now."), *rest]}
+    return {
+        **block,
+        "content": [text_block(f"Loaded: {names}. What is in the list of tools can be called now."), *rest],
+    }
 
 
 def _is_call(block: Block) -> bool:
     return block.get("type") == "tool_use"
 
 
-def _is_blank(block: Block) -> bool:
-    return block.get("type") == "text" and not block.get("text", "").strip()
-
-
 def _distinct(content: list[Block]) -> bool:
     ids = [block["id"] for block in content if _is_call(block)]
     return len(ids) == len(set(ids))
-
-
-def digest(block: Block) -> str:
-    """A name for a block's content that stays the same across resumes."""
-    return hashlib.sha256(msgspec.json.encode(block)).hexdigest()[:32]
-
-
-def said(text: str, *, author: str, origin: Origin = "unclassified") -> UserText:
-    """A text of the program or a plug-in for the conversation."""
-    return UserText(content=[_note(text)], author=author, origin=origin)
-
-
-def user_blocks(record: UserText) -> list[Block]:
-    """The blocks of a user-role text. What no person wrote is framed with its author and origin."""
-    blocks = [block for block in record.content if not _is_blank(block)]
-    if record.origin == "human":
-        return blocks
-    return [
-        {**block, "text": framed(block["text"], author=record.author, origin=record.origin)}
-        if block.get("type") == "text"
-        else block
-        for block in blocks
-    ]
-
-
-def result_block(record: Result) -> Block:
-    """The ``tool_result`` block of a result: foreign text escaped, never empty, text only when it is an error."""
-    block: Block = {"type": "tool_result", "tool_use_id": record.id, "content": _content(record.text, record.is_error)}
-    if record.is_error:
-        block["is_error"] = True
-    return block
-
-
-def _content(text: Text, is_error: bool) -> Text:
-    if isinstance(text, str):
-        return escape_framing(text) if text.strip() else "(no output)"
-    blocks: list[Block] = []
-    for item in text:
-        if item.get("type") == "text":
-            if not _is_blank(item):
-                blocks.append({**item, "text": escape_framing(item["text"])})
-        elif is_error:
-            blocks.append(_note(f"[{item.get('type')}]"))
-        else:
-            blocks.append(item)
-    return blocks or "(no output)"
 
 
 def tombstone(slot: Slot) -> Result:

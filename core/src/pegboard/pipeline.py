@@ -190,9 +190,13 @@ async def before_hooks(state: CallState) -> None:
     if verdict.note:
         ctx.note(verdict.note)
     state.hook = f"{by}: {verdict.decision}" if verdict.decision else ""
+    if verdict.decision == "defer" and session.put_off(state.call, state.agent, by, verdict.reason):
+        raise Refusal(Code.CANCELLED, f"{state.name} was put off by the hook {by}; nothing was run yet.")
     if verdict.decision in ("deny", "defer"):
         decision = DecidedBy(by="hook", source=by, reason=verdict.reason)
-        raise Refusal(Code.DENIED_BY_HOOK, verdict.reason or f"The hook {by} refused the call.", decision=decision)
+        hint = "It can be put off only as the one call of an answer." if verdict.decision == "defer" else ""
+        text = verdict.reason or f"The hook {by} refused the call."
+        raise Refusal(Code.DENIED_BY_HOOK, text, hint=hint, decision=decision)
     state.hook_says = verdict.decision
     if verdict.input is not None and not state.rewritten:
         state.rewritten = True

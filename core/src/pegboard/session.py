@@ -68,6 +68,10 @@ class Session:
     aborted: Stop | None = None
     halted: str = ""
     """Why a hook wants the run to end; empty = it goes on. The loop ends the run, and takes the reason with it."""
+    sole: str = ""
+    """The call that a hook may put off: the one call of an answer to the first agent."""
+    deferred: events.Deferred | None = None
+    """The call that was put off, so that the run ends without it."""
     calls_run: int = 0
     log: DecisionLog | None = None
     """The decision log, once something was decided."""
@@ -316,6 +320,15 @@ class Session:
         """Refuse to act on a target whose last remote effect may have happened; ask the tool's ``settle`` first."""
         for target, happened in await unsettled.settle(self.unsettled, found, accesses, tool, ctx):
             self._append(events.Settled(target=target, happened=happened))
+
+    def put_off(self, call: Call, agent: str, by: str, reason: str) -> bool:
+        """Put a call off until the session goes on, as a hook wants it; False where that cannot be."""
+        if agent != "main" or call.id != self.sole:
+            return False
+        event = events.Deferred(id=call.id, tool=call.tool, input=call.input or {}, by=by, reason=reason)
+        self._append(event)
+        self.deferred = event
+        return True
 
     def note_began(self, call_id: str, tool: str, kinds: Sequence[str] = ()) -> None:
         """Write that a call is about to act, so that a crash from here on is known to have possible effects.
