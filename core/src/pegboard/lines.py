@@ -52,6 +52,8 @@ def decode(line: bytes) -> events.Record | None:
         if _tag_decoder.decode(line).type not in _TAGS:
             return None
         raise
+    except RecursionError:
+        raise msgspec.DecodeError("too many levels") from None
 
 
 def read(path: Path, bad: list[int] | None = None) -> Iterator[events.Record]:

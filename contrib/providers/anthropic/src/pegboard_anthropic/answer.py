@@ -54,15 +54,15 @@ class Assembly:
         if kind == "content_block_delta":
             return self._delta(self._open[event["index"]], event["delta"])
         if kind == "content_block_start":
-            self._open[event["index"]] = _OpenBlock(event["content_block"])
+            self._open[event["index"]] = _OpenBlock(_sound(event["content_block"]))
         elif kind == "content_block_stop":
             return self._close(self._open.pop(event["index"]))
         elif kind == "message_start":
             message = event["message"]
-            self._id, self._model = message["id"], message.get("model", "")
+            self._id, self._model = _string(message["id"]), _string(message.get("model") or "")
             self._count(message.get("usage"))
         elif kind == "message_delta":
-            self._stop = event["delta"].get("stop_reason") or self._stop
+            self._stop = _string(event["delta"].get("stop_reason") or self._stop)
             self._count(event.get("usage"))
         elif kind == "message_stop":
             self._finish()
@@ -73,15 +73,15 @@ class Assembly:
     def _delta(self, open_block: _OpenBlock, delta: dict[str, Any]) -> Part | None:
         kind = delta["type"]
         if kind == "text_delta":
-            open_block.texts.append(delta["text"])
+            open_block.texts.append(_string(delta["text"]))
             return TextDelta(delta["text"])
         if kind == "input_json_delta":
-            open_block.inputs.append(delta["partial_json"])
+            open_block.inputs.append(_string(delta["partial_json"]))
         elif kind == "thinking_delta":
-            open_block.texts.append(delta["thinking"])
+            open_block.texts.append(_string(delta["thinking"]))
             return ThinkingDelta(delta["thinking"])
         elif kind == "signature_delta":
-            open_block.block["signature"] = (open_block.block.get("signature") or "") + delta["signature"]
+            open_block.block["signature"] = (open_block.block.get("signature") or "") + _string(delta["signature"])
         elif kind == "citations_delta":
             open_block.block["citations"] = [*(open_block.block.get("citations") or []), delta["citation"]]
         return None
@@ -108,6 +108,8 @@ class Assembly:
         """Counts are totals: later ones replace earlier ones, absent ones change nothing."""
         for name in _COUNTS:
             if (value := (usage or {}).get(name)) is not None:
+                if not isinstance(value, int):
+                    raise TypeError(f"{name} is no number")
                 self._usage[name] = value
 
     def _finish(self) -> None:
@@ -133,3 +135,24 @@ class Assembly:
             return False
         self._broken.setdefault(last, "")
         return True
+
+
+def _sound(block: Block) -> Block:
+    """A block as it starts, if what the loop relies on is there. Raises KeyError and TypeError."""
+    kind = _string(block["type"])
+    if kind in ("text", "thinking"):
+        _string(block.get(kind, ""))
+    if kind == "thinking":
+        _string(block.get("signature") or "")
+    if kind == "tool_use":
+        if not (_string(block["id"]) and _string(block["name"])):
+            raise TypeError("a call has no id or no name")
+        if not isinstance(block.get("input") or {}, dict):
+            raise TypeError("the input of a call is no object")
+    return block
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in place of a text")
+    return value
