@@ -96,7 +96,7 @@ def commands() -> str:
     parts = ["## Commands\n", "Every listing has `--json`. Notices go to stderr, stdout carries only the format.\n"]
     parts.append(command_text("peg", peg))
     for name in sorted(COMMANDS):
-        module = importlib.import_module(f"pegboard.cli.{name}")
+        module = importlib.import_module(f"pegboard.cli.{'import_' if name == 'import' else name}")
         parts.append(command_text(f"peg {name}", module.command))
     return "\n".join(parts)
 
