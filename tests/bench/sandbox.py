@@ -73,9 +73,8 @@ def show(title: str, found: dict[str, list[float]]) -> float:
     more = middle["boxed"] - middle["plain"]
     least = min(found["boxed"]) - min(found["plain"])
     rest = ", ".join(f"{name} {middle[name]:.2f}" for name in ("prepare", "wrap", "planted"))
-    print(
-        f"{title:34} plain {middle['plain']:5.2f} ms  boxed {middle['boxed']:5.2f}  more {more:5.2f}, best {least:5.2f}  ({rest})"
-    )
+    times = f"plain {middle['plain']:5.2f} ms  boxed {middle['boxed']:5.2f}  more {more:5.2f}, best {least:5.2f}"
+    print(f"{title:22} {times}  ({rest})")
     return more
 
 

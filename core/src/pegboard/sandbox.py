@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from pegboard.errors import Code, PluginError, Refusal
 
 if TYPE_CHECKING:
+    import anyio
+
     from pegboard.loader import Registry
     from pegboard.session import Session
     from pegboard.settings import Settings
@@ -102,7 +104,10 @@ class Sandbox(Protocol):
         ...
 
     def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-        """The command and environment that start ``argv`` inside the box. `ended` must follow for each process."""
+        """The command and environment that start ``argv`` inside the box. `ended` must follow for each process.
+
+        Start it from a thread that lives on: a box may end with the thread that started it.
+        """
         ...
 
     def signal(self, pid: int, number: int) -> bool:
@@ -148,6 +153,7 @@ class Boxes:
     def __init__(self) -> None:
         self._found: tuple[tuple[Confinement, Status], ...] | None = None
         self._warned = False
+        self._lock: anyio.Lock | None = None
         self._need: tuple[object, Need] | None = None
 
     async def open(self, session: Session) -> Sandbox | None:
@@ -181,10 +187,13 @@ class Boxes:
         return box
 
     async def _best(self, registry: Registry, need: Need) -> tuple[Confinement | None, Status]:
-        if self._found is None:
-            import anyio.to_thread
+        import anyio
+        import anyio.to_thread
 
-            self._found = await anyio.to_thread.run_sync(found, registry, need)
+        self._lock = self._lock or anyio.Lock()
+        async with self._lock:
+            if self._found is None:
+                self._found = await anyio.to_thread.run_sync(found, registry, need)
         return best(self._found)
 
     async def _warn(self, session: Session, reached: str, level: str, why: str) -> None:

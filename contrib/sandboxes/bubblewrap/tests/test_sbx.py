@@ -184,6 +184,26 @@ async def test_planted_files_are_in_the_result(peg_session):
         assert "post-checkout is new: Git runs it as a hook" in lines(outcome)
 
 
+async def test_the_directory_lasts_from_one_box_to_the_next(peg_session):
+    async with peg_session(settings=ON, allow=["Bash"]) as bench:
+        (bench.folder / "sub").mkdir()
+        assert (await bash(bench, "cd sub && export A=1")).status is Status.OK
+        outcome = await bash(bench, "pwd; echo [$A]")
+        assert outcome.data["stdout"] == f"{bench.folder}/sub\n[]"
+
+
+async def test_leaving_the_box_needs_a_person_and_is_ignored_where_it_is_required(peg_session, tmp_path):
+    given = {"command": "echo [$PEG_SANDBOX]", "dangerouslyDisableSandbox": True}
+    narrow = {"settings": ON, "allow": ["Bash(echo *)"]}
+    async with peg_session(**narrow) as bench:
+        assert (await bench.call("Bash", given)).code is Code.NO_USER
+    async with peg_session(**narrow, host=Willing()) as bench:
+        assert (await bench.call("Bash", given)).data["stdout"] == "[]"
+        (bench.places.managed_dir / "managed.toml").write_text("[sandbox]\nrequired = true\n")
+        outcome = await bench.call("Bash", given)
+        assert outcome.data["stdout"] == "[full]" and "was ignored" in outcome.plain()
+
+
 async def test_what_a_session_shares_is_gone_with_it(peg_session):
     async with peg_session(settings=ON, allow=["Bash"]) as bench:
         outcome = await bash(bench, "echo $TMPDIR")
