@@ -64,7 +64,11 @@ class Repository:
         found += [Distribution(path.parent, "tool") for path in sorted(self.root.glob("plugins/*/pyproject.toml"))]
         for path in sorted(self.root.glob("contrib/*/*/pyproject.toml")):
             group = path.parent.parent.name
-            found.append(Distribution(path.parent, {"libraries": "library", "sandboxes": "sandbox"}.get(group, group.rstrip("s"))))
+            found.append(
+                Distribution(
+                    path.parent, {"libraries": "library", "sandboxes": "sandbox"}.get(group, group.rstrip("s"))
+                )
+            )
         if (self.root / "plugin-template" / "pyproject.toml").exists():
             found.append(Distribution(self.root / "plugin-template", "template"))
         return found

@@ -103,10 +103,8 @@ _NAMES: dict[Type, str] = {
 
 @cache
 def core_keys() -> Mapping[str, Key]:
-    """The keys of ``settings.toml``, by full name."""
-    return msgspec.convert(
-        parse_toml(Path(__file__).with_suffix("").with_name("settings.toml").read_text("utf-8")), dict[str, Key]
-    )
+    """The keys of ``settings.toml``, by full name; read from ``settings.json``, which is made from it."""
+    return msgspec.json.decode(Path(__file__).with_name("settings.json").read_bytes(), type=dict[str, Key])
 
 
 def declared_key(setting: Setting) -> Key:
