@@ -129,13 +129,14 @@ async def test_rules_for_the_session(hooked: Any) -> None:
 
 
 async def test_rules_are_replaced_and_removed(hooked: Any) -> None:
-    from pegboard_json_hooks.grants import change
+    from pegboard.grants import change
+    from pegboard_json_hooks.questions import granter
     from pegboard_json_hooks.room import Room
 
     async with hooked("PermissionRequest", hooked.group("true")) as bench:
         session = bench.session
         room = await session.owners.get(Room, session.place("main"))
-        hook = room.configured.all()[0]
+        hook = granter(room.configured.all()[0])
         other = [{"toolName": "Bash", "ruleContent": "ls"}]
         for given in (
             update("addRules", rules=[*RULES, *other], behavior="allow"),

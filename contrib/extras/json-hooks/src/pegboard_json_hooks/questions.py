@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pegboard.call import Call
+from pegboard.grants import Granter, change, suggestions
 from pegboard.host import Choice, Host, Question, Reply
 
 from pegboard_json_hooks.calls import about
-from pegboard_json_hooks.grants import change
 from pegboard_json_hooks.ran import program_of
 
 if TYPE_CHECKING:
+    from pegboard.external import Hook
     from pegboard.tool import Context
 
     from pegboard_json_hooks.room import Room
@@ -64,8 +65,9 @@ async def _no(room: Room, said: Said, decision: Mapping[str, Any]) -> Reply:
 async def _yes(room: Room, said: Said, decision: Mapping[str, Any]) -> Reply:
     changed = decision.get("updatedInput")
     updates = decision.get("updatedPermissions")
+    by = granter(said.hook)
     for update in updates if isinstance(updates, list) else []:
-        fault = await change(room.session, update, said.hook)
+        fault = await change(room.session, update, by)
         if fault:
             await room.tell(f"The hook {program_of(said.hook)} asked for a permission change that is not made: {fault}")
     return Reply(Choice.ONCE, input=dict(changed) if isinstance(changed, Mapping) else None, source=_source(said))
@@ -75,16 +77,6 @@ def _source(said: Said) -> str:
     return f"{program_of(said.hook)} ({said.hook.source})"
 
 
-def suggestions(question: Question) -> list[dict[str, Any]]:
-    """The rules that wider answers would add, as permission updates."""
-    found = []
-    for rules, destination in ((question.rules, "session"), (question.always, "localSettings")):
-        if rules:
-            parts = [_parts(rule) for rule in rules]
-            found.append({"type": "addRules", "rules": parts, "behavior": "allow", "destination": destination})
-    return found
-
-
-def _parts(rule: str) -> dict[str, str]:
-    tool, bracket, rest = rule.partition("(")
-    return {"toolName": tool, "ruleContent": rest[:-1]} if bracket else {"toolName": tool}
+def granter(hook: Hook) -> Granter:
+    """A hook as somebody who asks for permission updates; one of a project changes its session alone."""
+    return Granter(f"hook {hook.shown[:60]}", hook.scope or "project", session_only=bool(hook.own))
