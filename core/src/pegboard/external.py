@@ -20,14 +20,14 @@ EVENTS = {
     "SessionStart": "source", "SessionEnd": "reason", "UserPromptSubmit": "", "PreToolUse": "tool_name",
     "PermissionRequest": "tool_name", "PostToolUse": "tool_name", "PostToolUseFailure": "tool_name",
     "PostToolBatch": "", "Stop": "", "StopFailure": "error", "Notification": "notification_type", "CwdChanged": "",
+    "PreCompact": "trigger", "PostCompact": "trigger",
 }  # fmt: skip
 """Events that happen, and the input field that a matcher runs on; empty = there is nothing to match."""
 
 LATER = {
     "SubagentStart": "agent_type", "SubagentStop": "agent_type", "TaskCreated": "", "TaskCompleted": "",
-    "TeammateIdle": "", "PreCompact": "trigger", "PostCompact": "trigger", "ConfigChange": "source",
-    "WorktreeCreate": "", "WorktreeRemove": "", "InstructionsLoaded": "load_reason",
-    "Elicitation": "mcp_server_name", "ElicitationResult": "mcp_server_name",
+    "TeammateIdle": "", "ConfigChange": "source", "WorktreeCreate": "", "WorktreeRemove": "",
+    "InstructionsLoaded": "load_reason", "Elicitation": "mcp_server_name", "ElicitationResult": "mcp_server_name",
 }  # fmt: skip
 """Events of parts that bring their own: they happen where such a part is installed."""
 

@@ -241,6 +241,59 @@ def test_priv_1_the_key_is_in_no_hook_and_no_record(run: Callable[..., Run]) -> 
     assert "sk-test-secret" not in whole and "PATH=" in whole
 
 
+def test_a_call_can_be_put_off_and_runs_once(run: Callable[..., Run]) -> None:
+    it = run(call("Write", file_path="a.txt", content="x"), "written")
+    it.settings["permissions"] = {"allow": ["Edit"]}
+    gate = it.room / "gate"
+    answer = "{'hookSpecificOutput': {'hookEventName': 'PreToolUse', 'permissionDecision': 'defer'}}"
+    it.on("PreToolUse", it.script(f"if not os.path.exists({str(gate)!r}): print(json.dumps({answer}))"))
+    it.record("PostToolUse")
+    told = json.loads(it("--output-format", "json").stdout)
+    assert told["terminal_reason"] == "tool_deferred" and not (it.work / "a.txt").exists()
+    gate.touch()
+    assert it("--continue", prompt="go on").stdout == "written\n"
+    assert (it.work / "a.txt").read_text() == "x" and len(it.seen) == 1 and it.refused == []
+
+
+@pytest.mark.anyio
+async def test_events_of_other_parts_are_hooks_too(hooked: Any) -> None:
+    from pegboard import events
+    from pegboard.hooks import fold
+
+    class Made(events.Event, tag="made"):
+        hook = "TaskCreated"
+
+        task_id: str
+        task_subject: str
+        agent: str = "main"
+
+    settings = {
+        "hooks.TaskCreated": [hooked.group(hooked.recorder()), hooked.group("echo too many tasks >&2; exit 2")],
+        "hooks.PreCompact": [hooked.group(hooked.recorder("compact.jsonl"), "auto")],
+        "hooks.PostCompact": [hooked.group(hooked.recorder("compact.jsonl"))],
+        "hooks.CwdChanged": [hooked.group(hooked.recorder("cwd.jsonl"))],
+    }
+    async with hooked(settings=settings) as bench:
+        bus, session = bench.session.bus, bench.session
+        made = Made(task_id="1", task_subject="tests", agent="child")
+        verdict, by = fold(await bus.ask("peg_before_event", event=made, session=session))
+        assert (verdict.decision, verdict.reason) == ("deny", "too many tasks") and "too many" in by
+        (event,) = hooked.seen()
+        assert (event["task_id"], event["task_subject"], event["agent_id"]) == ("1", "tests", "child")
+        assert "agent" not in event and "type" not in event
+        for trigger in ("auto", "manual"):
+            await bus.ask("peg_before_event", event=events.Compacting(trigger=trigger), session=session)
+        await bus.ask(
+            "peg_event", event=events.Compacted(summary="s", kept=[], trigger="auto", before=9), session=session
+        )
+        before, after = hooked.seen("compact.jsonl")
+        assert before["trigger"] == "auto" and after["compact_summary"] == "s"
+        (bench.folder / "sub").mkdir()
+        await session.move(bench.folder / "sub", "Bash")
+    (moved,) = hooked.seen("cwd.jsonl")
+    assert (moved["old_cwd"], moved["new_cwd"]) == (str(bench.folder), str(bench.folder / "sub"))
+
+
 def test_an_untrusted_project_starts_nothing(run: Callable[..., Run]) -> None:
     it = run("one", "two")
     mark = it.room / "ran"

@@ -25,7 +25,7 @@ class Finding:
 
     level: str
     area: str
-    """python, settings, policy, trust, plugins, engines, rules, provider, sandbox"""
+    """python, settings, policy, trust, plugins, engines, rules, hooks, provider, sandbox"""
     text: str
 
 
@@ -70,6 +70,7 @@ def findings() -> Iterator[Finding]:
     yield from _trust(begun)
     yield from _plugins(begun)
     yield from _rules(begun)
+    yield from _hooks(begun)
     yield from _provider(begun)
     yield from _sandbox(begun)
 
@@ -138,6 +139,26 @@ def _rules(begun: Start) -> Iterator[Finding]:
             yield Finding("problem", "rules", str(error))
     for problem in rule_problems(rules, begun.registry):
         yield Finding("problem", "rules", str(problem))
+
+
+def _hooks(begun: Start) -> Iterator[Finding]:
+    from pegboard.external import Configured
+    from pegboard.external_trust import Approvals
+
+    configured = Configured(begun.settings, begun.places)
+    hooks, running = configured.all(), False
+    for problem in configured.problems:
+        yield Finding("problem", "hooks", problem)
+    approvals = Approvals(begun.places, begun.trusted)
+    for hook in hooks:
+        if hook.why_not:
+            yield Finding("note", "hooks", f"{hook.name} ({hook.source}) does not run: {hook.why_not}")
+        elif why := approvals.why_not(hook, begun.places.cwd):
+            yield Finding("problem", "hooks", f"{hook.name} ({hook.source}) does not run: {why}. See: peg trust")
+        else:
+            running = True
+    if running and not begun.registry.manager.has_plugin("json-hooks"):
+        yield Finding("problem", "hooks", "hooks are configured, and pegboard-json-hooks, which runs them, is not here")
 
 
 def _provider(begun: Start) -> Iterator[Finding]:

@@ -29,6 +29,9 @@ ERRORS = {
 }  # fmt: skip
 """[D] Kinds of errors of a model service, as hooks know them."""
 
+RENAMED = {"PostCompact": {"summary": "compact_summary"}}
+"""[D] Fields of events that hooks know under another name."""
+
 STOPPED = {"too_long": "invalid_request", "incomplete": "max_output_tokens"}
 """Ends of a run that are failures of the model service too."""
 
@@ -132,7 +135,11 @@ async def _batch(room: Room, event: events.Batch) -> Verdict | None:
 async def _raised(room: Room, event: events.Event) -> list[Said]:
     """An event of another part, which says itself what hooks know it as."""
     fields = msgspec.to_builtins(event, enc_hook=str)
-    fields = {name: value for name, value in fields.items() if name not in ("type", "time")}
+    names = RENAMED.get(event.hook, {})
+    fields = {names.get(name, name): value for name, value in fields.items() if name not in ("type", "time")}
+    agent = fields.pop("agent", "main")
+    if agent != "main":
+        fields["agent_id"] = agent
     subject = {**EVENTS, **LATER}.get(event.hook, "")
     return await room.fire(event.hook, fields, names=(str(fields.get(subject, "")),))
 
