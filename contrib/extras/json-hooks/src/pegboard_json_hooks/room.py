@@ -43,12 +43,10 @@ class Room(Owner):
     def __init__(self, session: Session) -> None:
         self.session = session
         self.configured = Configured(session.settings, session.places)
-        self.prompt = ""
-        """Id of the prompt that is worked on."""
         self.begun = False
         """Whether the start of the session was heard; only then is its end."""
-        self.stopping = False
-        """Whether a hook has kept the run from ending."""
+        self.stopping = 0
+        """The prompt at whose end a hook has kept the run from ending."""
         self.runs: dict[str, Any] = {}
         """Background work that still runs, by id."""
         self.woken: list[str] = []
@@ -185,7 +183,16 @@ class Room(Owner):
             "permission_mode": session.mode.value,
             "hook_event_name": event,
         }
-        return {**common, "prompt_id": self.prompt} if self.prompt else common
+        if self.prompt:
+            common["prompt_id"] = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{session.id} {self.prompt}"))
+        return common
+
+    @property
+    def prompt(self) -> int:
+        """Number of the prompt that is worked on; 0 before the first."""
+        from pegboard_json_hooks.plugin import PROMPTS
+
+        return PROMPTS.get(self.session.id, 0)
 
     async def _common_fields(self, said: Said) -> None:
         if said.trouble:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -88,14 +87,13 @@ async def heard(room: Room, event: events.Event) -> None:
 
 
 async def _prompt(room: Room, event: events.UserText) -> Verdict | None:
-    room.prompt, room.stopping = str(uuid.uuid4()), False
     text = "\n".join(block["text"] for block in event.content if block.get("type") == "text")
     return _verdict(room, await room.fire("UserPromptSubmit", {"prompt": text}), plain=True)
 
 
 async def _stop(room: Room, event: events.Ended) -> Verdict | None:
     fields: dict[str, Any] = {
-        "stop_hook_active": room.stopping,
+        "stop_hook_active": 0 < room.stopping == room.prompt,
         "last_assistant_message": event.text,
         "background_tasks": list(room.runs.values()),
         "session_crons": [],
@@ -110,7 +108,8 @@ async def _stop(room: Room, event: events.Ended) -> Verdict | None:
     verdict = _verdict(room, said)
     if woken:
         verdict = Verdict("deny", "\n".join([*woken, *([verdict.reason] if verdict and verdict.reason else [])]))
-    room.stopping = verdict is not None and verdict.decision == "deny"
+    if verdict is not None and verdict.decision == "deny":
+        room.stopping = room.prompt
     return verdict
 
 
