@@ -73,6 +73,7 @@ class Maker:
                 lambda: f"{{ {inner}; }}",
                 lambda: f"if {self.simple()}; then {inner}; else {self.simple()}; fi",
                 lambda: f"for v in {self.word()} {self.word()}; do {inner}; done",
+                lambda: f'for w in {self.pick(*PLAIN)} {self.pick(*PROGRAMS)} *; do {inner}; $w "$w" x$w; done',
                 lambda: f"while false; do {inner}; done",
                 lambda: f"until true; do {inner}; done",
                 lambda: f"case {self.word()} in a|b) {inner};; *) {self.simple()};; esac",

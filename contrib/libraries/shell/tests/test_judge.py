@@ -156,6 +156,32 @@ def test_patterns_are_expanded_as_they_are_now(world):
     assert world.paths("cd src; rm *.py") == {"src": "read", ".": "edit"} | {"src": "edit"}
 
 
+def test_the_variable_of_a_loop_stands_for_its_values(world):
+    for name in ("a.py", "b.py"):
+        (world.cwd / name).touch()
+    assert world.paths('for f in a b; do cat "$f" ${f}.c; done') == {
+        "a": "read",
+        "a.c": "read",
+        "b": "read",
+        "b.c": "read",
+    }
+    assert world.paths('for f in *.py; do head -3 "$f"; done') == {"a.py": "read", "b.py": "read"}
+    assert world.verdict('for f in *.py; do echo "== $f"; head -3 "$f"; done') == "allow"
+    assert world.verdict("for c in rm ls; do $c x; done", deny=["Bash(rm *)"], allow=["Bash"]) == "deny"
+    for other in (
+        'for f in a; do f=/etc/x; cat "$f"; done',
+        'for f in $X; do cat "$f"; done',
+        'for f; do cat "$f"; done',
+        'for f in a; do read f; cat "$f"; done',
+        "for f in *.py; do cat $f; done",
+        "for f in a; do :; done; cat $f",
+        'select f in a; do cat "$f"; done',
+        "for f in {1..40}; do cat $f; done",
+        "IFS=x; for f in axb; do cat $f; done",
+    ):
+        assert world.verdict(other) == "ask", other
+
+
 def test_a_pattern_may_become_an_option(world):
     (world.cwd / "a.txt").touch()
     assert world.verdict("sort *.txt") == "allow"
@@ -181,7 +207,10 @@ def test_recursive_reading_finds_what_is_hidden(world):
     assert world.verdict("grep -r KEY .", deny=deny) == "deny"
     assert world.verdict("grep -r KEY vendor", deny=deny) == "allow"
     assert world.verdict("grep -r --exclude=.env KEY .", deny=deny) == "allow"
+    assert world.verdict("grep -r --include='*.py' KEY .", deny=deny) == "allow"
+    assert world.verdict("grep -r --include=*.{py,env} KEY .", deny=deny) == "deny"
     assert world.verdict("rg KEY", deny=deny) == "allow"
+    assert world.verdict("rg -uu -g '*.py' KEY", deny=deny) == "allow"
     assert world.verdict("rg --hidden KEY", deny=deny) == "deny"
     assert world.verdict("cat src/.e*", deny=deny) == "deny"
     assert world.verdict("cp -r src /dev/null", deny=deny) == "deny"

@@ -220,7 +220,7 @@ class _Judge:
             if not use.mention and any(inside(plain(path), (link,)) for link in self.made) and not use.link:
                 doubts.append(f"{path} may have become a link")
             if use.tree and self.hidden is not None:
-                below = self.hidden(path, known.skips)
+                below = self.hidden(path, known.skips, known.only)
                 if below is None:
                     doubts.append(f"there are too many files below {path} to know what is read")
                 out += (replace(Access.read(each), grade="part") for each in below or ())

@@ -39,6 +39,8 @@ class Known:
     uses: list[Use] = field(default_factory=list)
     skips: list[str] = field(default_factory=list)
     """Patterns of files that a recursive reading leaves out."""
+    only: list[str] = field(default_factory=list)
+    """Patterns of the only files that a recursive reading looks at, if there are any."""
     doubts: list[str] = field(default_factory=list)
     risks: list[str] = field(default_factory=list)
     spelled: list[str] = field(default_factory=list)
@@ -111,8 +113,10 @@ def by_grammar(segment: Segment, grammar: Grammar, known: Known) -> None:
     elif grammar.stops:
         known.doubts.append(f"{segment.name} may set a variable, whose index is evaluated")
     known.skips = [word.text for word in found.values(grammar.skips) if word.literal]
+    known.only = ["*" if "/" in word.text else word.text for word in found.values(grammar.only)]
     if segment.name == "rg":
-        known.skips = [text[1:] for text in known.skips if text.startswith("!")]
+        known.only = [text for text in known.skips if text[:1] != "!" and "/" not in text]
+        known.skips = [text[1:] for text in known.skips if text[:1] == "!"]
         known.skips += [] if found.has(_RG_SEES_ALL) else [".*"]
     tree = grammar.tree or found.has(grammar.tree_if)
     known.uses += [Use(word) for word in found.values(grammar.paths)]

@@ -17,11 +17,13 @@ from pegboard_shell.script import LITERAL, Dirs, Word
 MOST = 500
 """[C] Names that one pattern may stand for before only its folder is judged."""
 
-MOST_FILES = 20_000
+MOST_FILES = 100_000
 """[C] Files below a folder that are looked at for hidden ones."""
 
-Hidden = Callable[[str, Sequence[str]], "list[str] | None"]
-"""Files below a folder that must not be read, but for names that fit one of some patterns; None: too many to say."""
+Hidden = Callable[[str, Sequence[str], Sequence[str]], "list[str] | None"]
+"""Files below a folder that must not be read; None: too many to say. Names that fit one of the first patterns are left
+out, and so are those that fit none of the second, if there are any.
+"""
 
 _DEVICES = frozenset((
     "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr",
@@ -101,7 +103,7 @@ def hidden_from(globs: Callable[[str], Iterable[str]], denied: Callable[[str], b
     ``globs`` gives the patterns that deny rules have below a folder (gitignore syntax), ``denied`` judges one path.
     """
 
-    def find(folder: str, skips: Sequence[str]) -> list[str] | None:
+    def find(folder: str, skips: Sequence[str], only: Sequence[str]) -> list[str] | None:
         wanted = [pattern.rpartition("/")[2] for pattern in globs(folder)]
         if not wanted or not os.path.isdir(folder):
             return []
@@ -113,6 +115,7 @@ def hidden_from(globs: Callable[[str], Iterable[str]], denied: Callable[[str], b
             if seen > MOST_FILES:
                 return None
             names = [name for name in files if _fits(name, wanted) and not _fits(name, skips)]
+            names = [name for name in names if not only or _fits(name, only)]
             found += (path for path in (f"{base}/{name}" for name in names) if denied(path))
             if len(found) > 10:
                 break

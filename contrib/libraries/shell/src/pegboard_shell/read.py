@@ -13,7 +13,7 @@ from tree_sitter import Language, Node, Parser
 
 from pegboard_shell import commands, guard
 from pegboard_shell.commands import MARKS, WORDS
-from pegboard_shell.script import After, Dirs, Problem, Script, Segment, join
+from pegboard_shell.script import After, Dirs, Problem, Script, Segment, Word, join
 from pegboard_shell.tables import builtins
 from pegboard_shell.unwrap import emit
 from pegboard_shell.words import Words
@@ -21,10 +21,14 @@ from pegboard_shell.words import Words
 DEPTH = 6
 """[C] Shells inside shells that are read; and a bound for the nesting of anything."""
 
+ROUNDS = 16
+"""[C] Values of a loop that are followed one by one."""
+
 _MOVES = re.compile(rb"\b(?:cd|chdir|pushd|popd)\b")
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
 _COUNT = re.compile(rb"\(\(\s*\w+\s*=\s*\d+\s*;\s*\w+\s*[<>]=?\s*\d+\s*;\s*\w+\s*(?:\+\+|--)\s*\)\)")
-_SETS = re.compile(rb"(?<![${\w])(HOME|PWD)\b(?!/)")
+_SETS = re.compile(rb"(?<![${\w])(?:HOME|PWD)\b(?!/)|\b(?:IFS|CDPATH)\b")
+"""The meaning of a bare ``cd``, of ``~``, of an unquoted word or of a relative directory may change."""
 
 
 @cache
@@ -38,12 +42,13 @@ def parser() -> Parser:
 class Walk:
     """One pass over one text. Nested shells get a walk of their own that adds to the same lists."""
 
-    def __init__(self, home: str, *, depth: int = 0, bash: bool = True) -> None:
-        self.home, self.depth, self.bash = home, depth, bash
+    def __init__(self, home: str, *, depth: int = 0, bash: bool = True, loose: bool = False) -> None:
+        self.home, self.depth, self.bash, self.loose = home, depth, bash, loose
         self.segments: list[Segment] = []
         self.problems: list[Problem] = []
         self.functions: set[str] = set()
         self.src = b""
+        self.turns = 0
         self.dirs: Dirs = None
         """Where a substitution that is met now would start."""
 
@@ -54,7 +59,8 @@ class Walk:
             if len(command) > guard.MOST or not command.strip():
                 return None
         self.src = command.encode(errors="replace")
-        variables = {} if _SETS.search(self.src) else {"HOME": self.home}
+        self.loose = self.loose or _SETS.search(self.src) is not None
+        variables = {} if self.loose else {"HOME": self.home}
         if variables and dirs is not None and len(dirs) == 1 and not _MOVES.search(self.src):
             variables["PWD"] = dirs[0]
         self.words = Words(self.src, variables, self.substitution, self.doubt, self.blind, self.bash)
@@ -120,6 +126,8 @@ class Walk:
             return dirs, dirs
         if kind == "c_style_for_statement":
             return self.counting(node, dirs, background, piped)
+        if kind == "for_statement" and (values := self.rounds(node, dirs)):
+            return self.looping(node, values, dirs, background, piped)
         if kind in ("while_statement", "for_statement", "case_statement") and _MOVES.search(
             self.src[node.start_byte : node.end_byte]
         ):
@@ -194,6 +202,40 @@ class Walk:
                 self.statement(child, None)
         return dirs, dirs
 
+    def rounds(self, node: Node, dirs: Dirs) -> list[Word]:
+        """The values of a loop's variable, where they are all known and nothing else sets it; else none."""
+        name, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        if (
+            b"IFS" in self.src
+            or name is None
+            or body is None
+            or self.src[node.start_byte : node.start_byte + 3] != b"for"
+        ):
+            return []
+        label = self.src[name.start_byte : name.end_byte]
+        uses = len(re.findall(rb"(?<![\w${-])%b(?!\w)" % re.escape(label), self.src))
+        if uses != 1 or re.search(rb"\$\{%b:?=" % re.escape(label), self.src) or self.turns > ROUNDS:
+            return []
+        self.dirs = dirs
+        values = [
+            word for child in node.children if child.type in WORDS and child != name for word in self.words.words(child)
+        ]
+        known = all(word.kind != "unknown" for word in values)
+        self.turns += len(values)
+        return values if known and len(values) <= ROUNDS and self.turns <= 4 * ROUNDS else []
+
+    def looping(self, node: Node, values: list[Word], dirs: Dirs, background: bool, piped: bool) -> After:
+        """Walk the body of a loop once for each value."""
+        name, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        label = self.words.text(name) if name is not None else ""
+        moves = _MOVES.search(self.src[node.start_byte : node.end_byte])
+        for value in values:
+            self.words.loops[label] = value
+            if body is not None:
+                self.sequence(body, None if moves else dirs, background, piped)
+        del self.words.loops[label]
+        return (None, None) if moves else (dirs, dirs)
+
     def counting(self, node: Node, dirs: Dirs, background: bool, piped: bool) -> After:
         body = node.child_by_field_name("body")
         head = self.src[node.start_byte : body.start_byte if body else node.end_byte]
@@ -231,7 +273,7 @@ class Walk:
         here = emit(self, segment)
         if here is None or here.name not in builtins().moving:
             return segment.dirs, segment.dirs
-        return None if b"CDPATH" in self.src else moved(here, self.home), segment.dirs
+        return None if self.loose else moved(here, self.home), segment.dirs
 
 
 def moved(segment: Segment, home: str) -> Dirs:

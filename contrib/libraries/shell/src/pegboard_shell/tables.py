@@ -45,6 +45,7 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True):
     pattern_in: frozenset[str] = frozenset()
     into: frozenset[str] = frozenset()
     skips: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
     form: str = ""
     first_form: str = ""
     first: frozenset[str] = frozenset()

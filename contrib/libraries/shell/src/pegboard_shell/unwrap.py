@@ -22,6 +22,9 @@ _EQUALS = re.compile(r"([^=]*)=")
 _HERE = ("command", "builtin", "time")
 """Wrappers that leave a command in the same shell."""
 
+_PLAIN = frozenset(("bash", "sh", "timeout", "time", "nice", "nohup", "stdbuf", "command", "builtin", "eval", "trap"))
+"""Wrappers that leave the environment as it is."""
+
 DEEPEST = 8
 """[C] Wrappers around one command that are taken off."""
 
@@ -188,7 +191,8 @@ def nested(walk: Walk, text: Word, segment: Segment, *, bash: bool = False) -> N
         return
     if not text.text.strip():
         return
-    child = Walk(walk.home, depth=walk.depth + 1, bash=bash)
+    loose = walk.loose or bool(segment.assignments) or not _PLAIN.issuperset(segment.wrappers)
+    child = Walk(walk.home, depth=walk.depth + 1, bash=bash, loose=loose)
     child.read(text.text, segment.dirs)
     for each in child.segments:
         each.outer = (*segment.outer, *each.outer)

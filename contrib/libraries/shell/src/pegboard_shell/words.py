@@ -67,6 +67,8 @@ class Words:
         self.src = src
         self.variables = variables
         """Variables whose value is certain: HOME and PWD, where the script leaves them alone."""
+        self.loops: dict[str, Word] = {}
+        """Variables of the loops around this place, with the value of this round."""
         self.walk = walk
         self.doubt = doubt
         self.blind = blind
@@ -89,6 +91,8 @@ class Words:
         if PLAIN.fullmatch(source):
             raw = source.decode(errors="replace")
             return [Word(raw, raw, LITERAL, False, raw)]
+        if self.loops and (looped := self._looped(source.decode(errors="replace"))) is not None:
+            return [looped]
         parts: list[str] = []
         unknown: list[tuple[str, bool]] = []
         self._pieces(node, parts, unknown)
@@ -105,10 +109,18 @@ class Words:
 
     def one(self, node: Node) -> Word:
         """A word where braces are not expanded: a redirect's target, a value."""
+        if self.loops and (looped := self._looped(self.text(node))) is not None:
+            return looped
         parts: list[str] = []
         unknown: list[tuple[str, bool]] = []
         self._pieces(node, parts, unknown)
         return self._word(self.text(node), "".join(parts), unknown)
+
+    def _looped(self, raw: str) -> Word | None:
+        """A quoted loop variable that stands for the file names of a pattern."""
+        match = re.fullmatch(r'"\$(?:(\w+)|\{(\w+)\})"', raw)
+        value = self.loops.get(match[1] or match[2]) if match else None
+        return value._replace(raw=raw) if value is not None and value.kind == GLOB else None
 
     def _word(self, raw: str, text: str, unknown: list[tuple[str, bool]]) -> Word:
         if text.startswith("~"):
@@ -223,6 +235,8 @@ class Words:
         if node.type == "simple_expansion" and not _SIMPLE.fullmatch(raw):
             self.blind(f"{raw[:60]!r} is no variable")
         value = self.variables.get(name)
+        if name in self.loops and self.loops[name].literal:
+            value = self.loops[name].text
         if value is not None and (quoted or PLAIN.fullmatch(value.encode())):
             parts.append(_hide(value))
             return
