@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,22 @@ async def test_a_managed_guard_that_fails_or_cannot_be_read_blocks(hooked: Any) 
     lenient = "type = 'command', command = 'exit 1', onFailure = 'continue'"
     async with hooked(managed=text.format(lenient)) as bench:
         assert (await bench.call("Save", SAVE)).status == "ok"
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bwrap is not installed")
+async def test_hooks_keep_to_the_sandbox_where_they_must(hooked: Any, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    group = hooked.group(f"touch inside.txt; touch {outside}; exit 2")
+    for options in (
+        {"settings": {"hooks.sandbox": True, "sandbox.enabled": True}},
+        {"managed": "sandbox.required = true\n"},
+    ):
+        async with hooked("PreToolUse", group, **options) as bench:
+            assert (await bench.call("Save", SAVE)).code == "denied_by_hook"
+            assert (bench.folder / "inside.txt").exists() and not outside.exists()
+    async with hooked("PreToolUse", group, settings={"hooks.sandbox": True}) as bench:
+        assert (await bench.call("Save", SAVE)).status == "ok" and not (bench.folder / "inside.txt").exists()
+    assert any("belongs into the sandbox" in notice for notice in hooked.host.notices)
 
 
 async def test_a_hook_that_comes_while_the_session_runs_counts(hooked: Any) -> None:

@@ -61,10 +61,8 @@ async def peg_session_start(session: Session, kind: str) -> Iterable[Fragment] |
 
 @hook
 async def peg_session_end(session: Session, reason: str) -> None:
-    from pegboard_json_hooks.room import Room
-
     PROMPTS.pop(session.id, None)
-    if any(owner is Room for owner, _, _ in session.owners):
+    if any(owner.__module__ == "pegboard_json_hooks.room" for owner, _, _ in session.owners):
         from pegboard_json_hooks import sessions
 
         await sessions.end(await _room(session), reason)

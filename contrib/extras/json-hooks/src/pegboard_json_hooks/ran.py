@@ -15,6 +15,7 @@ from pegboard.process import Process
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream
     from pegboard.external import Hook
+    from pegboard.sandbox import Sandbox
     from pegboard.session import Session
 
 LARGEST = 4 * 1024 * 1024
@@ -57,13 +58,21 @@ async def run(hook: Hook, payload: bytes, session: Session, seconds: float) -> R
 
 async def _program(hook: Hook, payload: bytes, session: Session) -> Ran:
     argv, env = _command(hook, session), environment(session)
-    if session.settings.value("sandbox.required") or session.settings.value("hooks.sandbox"):
-        box = await session.box()
-        if box is None:
-            return Ran(trouble="hooks.sandbox is on, and there is no sandbox here")
-        argv, env = box.wrap(argv, env)
+    if not (session.settings.value("sandbox.required") or session.settings.value("hooks.sandbox")):
+        return await _started(argv, env, payload, session, None)
+    box = await session.box()
+    if box is None:
+        return Ran(trouble="belongs into the sandbox (hooks.sandbox), and there is none here (sandbox.enabled)")
+    try:
+        return await _started(*box.wrap(argv, env), payload, session, box)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await box.close()
+
+
+async def _started(argv: list[str], env: dict[str, str], payload: bytes, session: Session, box: Sandbox | None) -> Ran:
     out, err = bytearray(), bytearray()
-    process = await Process.start(argv, cwd=session.cwd, env=env, stdin=payload)
+    process = await Process.start(argv, cwd=session.cwd, env=env, stdin=payload, box=box)
     async with process, anyio.create_task_group() as readers:
         readers.start_soon(_read, process.stdout, out)
         readers.start_soon(_read, process.stderr, err)
