@@ -194,7 +194,8 @@ def dangers(segment: Segment, known: Known) -> None:
         if leading and not word.text.startswith("-"):
             break
         if not word.literal:
-            if word.kind == "unknown" and word.may_be_option:
+            attached = not word.many and re.match(r"-[^-]", word.lead)
+            if word.kind == "unknown" and word.may_be_option and not attached:
                 known.doubts.append(f"{name} may get an option that is made when the command runs")
                 break
             continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 from pegboard_shell.known import Known, Use, mention, stands_for, text_word
 from pegboard_shell.script import Segment, Word
@@ -35,6 +36,9 @@ def safe_assignment(name: str, value: Word | None) -> bool:
 def builtin(segment: Segment) -> Known:
     """Builtins that change the shell: free in their plain forms, else a doubt."""
     name, words = segment.name, segment.argv[1:]
+    if name == "export" and words and all(re.match(r"[A-Za-z_]\w*(?:=|$)", word.lead) for word in words):
+        safe = all(word.text.partition("=")[0] in builtins().safe_variables for word in words)
+        return Known("reads" if safe else "")
     if all(word.literal for word in words) and _plain_form(name, [word.text for word in words]):
         return Known("reads")
     known = Known(doubts=[f"{name} changes what later words mean, or runs what is not a command yet"])
@@ -44,9 +48,6 @@ def builtin(segment: Segment) -> Known:
 
 
 def _plain_form(name: str, words: list[str]) -> bool:
-    if name == "export":
-        pairs = [word.partition("=") for word in words]
-        return bool(pairs) and all(given and key in builtins().safe_variables for key, given, _ in pairs)
     if name == "set":
         table = builtins()
         return bool(words) and all(word in table.strict or word in table.strict_names for word in words)
@@ -218,8 +219,9 @@ def sed(segment: Segment, known: Known) -> None:
         known.does = "edits" if edit else "reads"
 
 
-_AWK_RUNS = re.compile(r"\bsystem\b|\bgetline\b|(?<!\|)\|(?!\|)|\bprintf?\b[^;}\n]*>|@|\bextension\b|\bclose\b")
-_AWK_READS = re.compile(r"ENVIRON|ARGV|ARGC|PROCINFO|SYMTAB|FUNCTAB|>")
+_AWK_RUNS = re.compile(r"\bsystem\b|\bgetline\b|(?<!\|)\|(?!\|)|\bprintf?\b[^;}]*>|@|\bextension\b|\bclose\b")
+_AWK_READS = re.compile(r"ENVIRON|ARGV|ARGC|PROCINFO|SYMTAB|FUNCTAB|\bprintf?\b[\s\S]*>")
+"""Looked for in all of the text: where a string or an expression ends is not certain in this language."""
 
 
 def awk(segment: Segment, known: Known) -> None:
@@ -229,12 +231,11 @@ def awk(segment: Segment, known: Known) -> None:
         known.doubts.append("awk has an option that is not known")
         return
     program, *files = found.operands
-    text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', program.text)
     if not program.literal:
         known.doubts.append("the program of awk is made when the command runs")
-    elif _AWK_RUNS.search(text):
+    elif _AWK_RUNS.search(program.text):
         known.risks.append("its program lets awk run or write something else")
-    elif not _AWK_READS.search(text):
+    elif not _AWK_READS.search(program.text):
         known.does = "reads"
     known.uses += [Use(word) for word in files if not re.match(r"[A-Za-z_]\w*=", word.text)]
 
@@ -311,9 +312,12 @@ def git(segment: Segment, known: Known) -> None:
                 return
         else:
             operands = operands[1:]
+    elif name == "config":
+        if len(operands) + len(found.values(frozenset(("get", "get-all")))) != 1:
+            return
     elif grammar.operands == "none" and operands and not found.has(grammar.free_with):
         return
-    if len(operands) > grammar.max or (name == "config" and not found.has(frozenset(("get", "get-all")))):
+    if len(operands) > grammar.max:
         return
     if name == "grep" and not found.has(frozenset("e")):
         operands = operands[1:]
@@ -338,11 +342,14 @@ def _dangers(name: str, words: tuple[Word, ...], known: Known) -> None:
     operand = next((word.text for word in words if word.literal and not word.text.startswith("-")), "")
     if name in table.subcommands or f"{name} {operand}" in table.pairs:
         known.risks.append(f"git {name} runs other programs")
-    if name == "config" and not any(word.text.startswith(("--get", "--list", "-l")) for word in words):
+    operands = [word for word in words if not word.text.startswith("-")]
+    reads = any(word.text.startswith(("--get", "--list", "-l")) for word in words) or len(operands) == 1
+    if name == "config" and not reads:
         known.risks.append("settings of git can name programs")
-    for word in words:
+    for before, word in pairwise((text_word(""), *words)):
         if not word.literal:
-            if word.kind == "unknown" and word.may_be_option:
+            valued = (before.literal and before.text in table.takes) or word.lead.startswith("-m")
+            if word.kind == "unknown" and word.may_be_option and not (valued and not word.many):
                 known.doubts.append("git may get an option that is made when the command runs")
             continue
         if word.text == "--":

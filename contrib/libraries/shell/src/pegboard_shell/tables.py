@@ -95,6 +95,7 @@ class GitRisks(msgspec.Struct, frozen=True, kw_only=True):
     subcommands: frozenset[str]
     pairs: frozenset[str]
     writes: tuple[str, ...]
+    takes: frozenset[str]
 
 
 class Risks(msgspec.Struct, frozen=True, kw_only=True):

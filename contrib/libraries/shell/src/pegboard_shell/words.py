@@ -169,8 +169,7 @@ class Words:
         elif kind in ("simple_expansion", "expansion"):
             self._variable(node, parts, unknown, quoted=False)
         elif kind == "command_substitution":
-            self.substitution(node)
-            self._made(self.text(node), True, parts, unknown)
+            self._output(node, True, parts, unknown)
         elif kind == "process_substitution":
             self.substitution(node)
             parts.append(_hide("/dev/fd/63"))
@@ -185,6 +184,16 @@ class Words:
     def _made(self, raw: str, many: bool, parts: list[str], unknown: list[tuple[str, bool]]) -> None:
         parts.append(chr(_UNKNOWN + min(len(unknown), 0xFFF)))
         unknown.append((raw, many))
+
+    def _output(self, node: Node, many: bool, parts: list[str], unknown: list[tuple[str, bool]]) -> None:
+        """What a command prints: not known, but for where the shell is, and a number is one word."""
+        self.substitution(node)
+        raw = self.text(node)
+        here = self.variables.get("PWD") if raw in ("$(pwd)", "`pwd`") else None
+        if here is not None and (not many or PLAIN.fullmatch(here.encode())):
+            parts.append(_hide(here))
+        else:
+            self._made(raw, many and raw != "$(nproc)", parts, unknown)
 
     def _concatenation(self, node: Node, parts: list[str], unknown: list[tuple[str, bool]]) -> None:
         at = node.start_byte
@@ -210,8 +219,7 @@ class Words:
             if child.type in ("simple_expansion", "expansion"):
                 self._variable(child, parts, unknown, quoted=True)
             elif child.type == "command_substitution":
-                self.substitution(child)
-                self._made(self.text(child), False, parts, unknown)
+                self._output(child, False, parts, unknown)
             else:
                 self._pieces(child, parts, unknown)
             at = child.end_byte
