@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pegboard.manifest import HooksManifest
 from pegboard.settings_files import SettingsFile, Table, parse_json
 
 if TYPE_CHECKING:
+    from pegboard.loader import Registry
     from pegboard.places import Places
     from pegboard.settings import Settings
 
@@ -173,6 +175,21 @@ def _hook(event: str, matcher: str, handler: Mapping[str, Any], scope: str, sour
         scope=scope,
         source=source,
     )
+
+
+def demand(registry: Registry) -> None:
+    """Refuse a start in which managed hooks would not run. Raises `PolicyError` saying why they cannot."""
+    from pegboard.candidate import Kind
+    from pegboard.errors import PolicyError
+
+    for one in registry.candidates:
+        manifest = one.manifest
+        if one.kind is Kind.HOOKS and isinstance(manifest, HooksManifest) and "hooks" in manifest.needs_settings:
+            if registry.manager.has_plugin(one.name):
+                return
+            why = registry.standing(one)
+            raise PolicyError(f"Managed policy has hooks, but {one.name} cannot run them: {why.reason or why.state}.")
+    raise PolicyError("Managed policy has hooks, but pegboard-json-hooks, which runs them, is not installed.")
 
 
 class Configured:

@@ -34,6 +34,12 @@ LARGEST_COPY = 256 * 1024
 """[C] Bytes. A copy of an approved script up to this size is kept, so that a change can be shown as a diff."""
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?[-=?][^}]*)?\}|(\w+))")
+_EXECUTOR = re.compile(
+    r"\.|source|eval|(?:ba|da|z|k|fi|a)?sh|python[\d.]*|pypy[\d.]*|uv|node|nodejs|deno|bun|tsx|ts-node|ruby|perl|php"
+    r"|lua[\d.]*|Rscript|julia|java|go|dotnet|swift|osascript|pwsh|powershell|[gm]?awk|g?make|just"
+)
+"""Programs that run a file that they are given."""
+
 _BREAK = re.compile(r"[\s;&|<>()\"'`=]+")
 
 
@@ -78,8 +84,34 @@ def _below(path: str, folder: str) -> bool:
 
 
 def scripts(hook: Hook, places: Places, cwd: Path) -> dict[str, str]:
-    """The files behind a command, as they are reached, and where each really lies."""
-    return {path: os.path.realpath(path) for path in paths(hook, places, cwd) if os.path.isfile(path)}
+    """The files behind a command that could run, as they are reached, and where each really lies.
+
+    What is only read (a file given to a formatter) is none of them; where that cannot be told, it is.
+    """
+    all_run = _runs_what_it_is_given(hook, places)
+    found = (path for path in paths(hook, places, cwd) if os.path.isfile(path))
+    return {path: os.path.realpath(path) for path in found if all_run or _runs(path)}
+
+
+def _runs_what_it_is_given(hook: Hook, places: Places) -> bool:
+    text = " ".join([hook.what, *(hook.args or ())])
+    try:
+        shlex.split(hook.what)
+    except ValueError:
+        return True
+    programs = (os.path.basename(word) for word in words(hook, places))
+    return any(sign in text for sign in ("$(", "`", "<(")) or any(map(_EXECUTOR.fullmatch, programs))
+
+
+def _runs(path: str) -> bool:
+    """Whether a file can be started by itself: it is executable, or says what it is written for."""
+    try:
+        if os.stat(path).st_mode & 0o111:
+            return True
+        with open(path, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True
 
 
 def content(hook: Hook, places: Places, cwd: Path) -> dict[str, str]:

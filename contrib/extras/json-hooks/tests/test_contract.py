@@ -279,6 +279,11 @@ async def test_each_run_is_on_record(hooked: Any) -> None:
     assert all(one.source == str(bench.settings_file) for one in ran)
 
 
+async def test_text_that_json_cannot_carry_is_no_fault(hooked: Any) -> None:
+    async with hooked("PostToolUse", hooked.group(hooked.recorder())) as bench:
+        assert (await bench.call("Save", {"path": "a.txt", "text": "lone \ud800 one"})).status != "not_started"
+
+
 async def test_a_batch_ends_with_the_run_that_a_hook_ends(hooked: Any) -> None:
     command = hooked.script("answer(**{'continue': False, 'stopReason': 'build is red'})")
     async with hooked("PreToolUse", hooked.group(command, "Bash")) as bench:

@@ -219,10 +219,12 @@ def test_a_project_cannot_switch_foreign_hooks_on(world: World) -> None:
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     root = tmp_path / "work"
-    for name in ("h.sh", "my hooks/x.py", "hooks/a.sh"):
+    for name in ("h.sh", "my hooks/x.py", "hooks/a.sh", "notes.md", "src/app.js"):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
+    (root / "h.sh").chmod(0o755)
+    (root / "hooks/a.sh").write_text("#!/bin/sh\n")
     (tmp_path / "home").mkdir()
     (tmp_path / "home/n.sh").write_text("n")
     return Places(root, tmp_path / "home", root, tmp_path / "home/.peg", tmp_path / "managed")
@@ -245,6 +247,12 @@ def places(tmp_path: Path) -> Places:
         ("sh $HOME/n.sh", ["n.sh"]),
         ("sh < h.sh", ["h.sh"]),
         ("jq -r .x >> log.txt", []),
+        ("prettier --check notes.md", []),
+        ("npx eslint src/app.js", []),
+        ("node src/app.js", ["src/app.js"]),
+        ("uv run src/app.js", ["src/app.js"]),
+        ("cat notes.md | sh", ["notes.md"]),
+        ("/usr/bin/python3.11 notes.md", ["notes.md"]),
         ("/bin/sh -c true", []),
         ("it's unclosed h.sh", ["h.sh"]),
     ],
@@ -274,3 +282,18 @@ def test_no_command_breaks_the_search(text: str) -> None:
     hook = Hook(event="Stop", what=text)
     assert all(os.path.isabs(path) for path in paths(hook, places, root))
     assert "definition" in content(hook, places, root)
+
+
+@pytest.mark.parametrize("switch", ['plugins.sources = ["user"]\n', "plugins.deny"])
+def test_managed_hooks_cannot_be_lost_with_the_plug_in_that_runs_them(world: World, switch: str) -> None:
+    managed = Path(world.env["PEG_MANAGED_DIR"]) / "managed.toml"
+    managed.parent.mkdir()
+    guard = '[[hooks.PreToolUse]]\nhooks = [{ type = "command", command = "exit 2" }]\n'
+    managed.write_text(guard)
+    assert world(*CALL).returncode == 3
+    if switch == "plugins.deny":
+        managed.write_text('plugins.deny = ["json-hooks"]\n' + guard)
+    else:
+        (world.home / ".peg/settings.toml").write_text(switch)
+    done = world(*CALL)
+    assert done.returncode == 2 and "Managed policy has hooks, but json-hooks cannot run them" in done.stderr

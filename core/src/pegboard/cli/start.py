@@ -111,6 +111,10 @@ def open_session(
 
     begun = start(cwd, bool(options.get("trust")), flags_of(options))
     settings, registry = begun.settings, begun.registry
+    if any(entry.scope == "managed" for entry in settings.entries("hooks")):
+        from pegboard.external import demand
+
+        demand(registry)
     for problem in settings.problems:
         click.echo(f"peg: {problem}", err=True)
     if rules := settings.parsed_rules():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import anyio
 import msgspec
 from pegboard import events
+from pegboard.call import json_safe
 from pegboard.errors import PegError, TranscriptError
 from pegboard.external import BROKEN, Configured, Hook
 from pegboard.external_trust import Approvals
@@ -116,7 +117,11 @@ class Room(Owner):
         hooks = await self.ready(event, names, fits)
         if not hooks:
             return []
-        payload = msgspec.json.encode({**self._common(event), **fields}, enc_hook=str)
+        told = {**self._common(event), **fields}
+        try:
+            payload = msgspec.json.encode(told, enc_hook=str)
+        except UnicodeEncodeError:
+            payload = msgspec.json.encode(json_safe(told), enc_hook=str)
         subject = next(iter(names), "")
         replies: list[Said | None] = [None] * len(hooks)
 
