@@ -321,7 +321,11 @@ async def fit_budget(state: CallState) -> None:
     try:
         outcome.text = shaping.fit(outcome.text, _budget(state), ctx)
     except Exception as error:
-        state.outcome = outcome = endings.unmapped(state, error)
+        if outcome.is_error:  # it did not work; that its text cannot be kept makes it no other end
+            outcome.text = shaping.cut(outcome.plain(), _budget(state))
+            ctx.note(f"The text was cut here, and the whole could not be kept: {shaping.one_line(error)}")
+        else:
+            state.outcome = outcome = endings.unmapped(state, error)
     outcome.text = shaping.add_notes(outcome.text, ctx.notes)
     outcome.attachments = list(ctx.attachments)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from binascii import crc32
@@ -133,7 +134,8 @@ class Index:
                 file.write(msgspec.json.encode(self._new))
             os.replace(temporary, self._path)
         except OSError:
-            return
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
 def _decode(path: str, reader: str) -> Any:

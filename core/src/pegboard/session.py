@@ -164,8 +164,12 @@ class Session:
         path = folder / "".join(char if char.isalnum() or char in "._-" else "_" for char in name)[-120:]
         raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(handle, "wb") as file:
-            file.write(raw)
+        try:
+            with open(handle, "wb") as file:
+                file.write(raw)
+        except OSError:
+            path.unlink(missing_ok=True)  # a part of it would be read as the whole
+            raise
         return path
 
     # -- tools -------------------------------------------------------------------------------------------------

@@ -17,6 +17,9 @@ from pegboard.settings_files import ABSENT, Unparsable, parse_toml, read_text
 
 _BOM = "\ufeff"
 
+Change = Callable[[Any], Any]
+"""From the old value of a key, or `ABSENT`, to the new one."""
+
 LINE = 100
 """[C] Characters. A list that grows beyond this on one line gets a line for each item."""
 
@@ -28,41 +31,50 @@ def save_value(path: Path, key: str, value: Any, *, personal: bool = False) -> N
 
     Raises `UsageError` when the file does not parse, is reached through a project's link, or cannot be written.
     """
-    _edit(path, key, lambda _: value, personal)
+    _edit(path, {key: lambda _: value}, personal)
 
 
 def remove_value(path: Path, key: str, *, personal: bool = False) -> None:
     """Remove a dotted key; nothing happens where it is not set. Raises as `save_value`."""
-    _edit(path, key, lambda _: ABSENT, personal)
+    _edit(path, {key: lambda _: ABSENT}, personal)
 
 
 def edit_list(
     path: Path, key: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), personal: bool = False
 ) -> None:
     """Add texts to a list and remove others; what is there already is not added again. Raises as `save_value`."""
-
-    def change(old: Any) -> Any:
-        items = [] if old is ABSENT else old
-        if not isinstance(items, list):
-            raise UsageError(f"{path}: {key} is not a list. Repair it by hand; nothing was written.")
-        kept = [item for item in items if _name(item) not in remove]
-        known = [_name(item) for item in kept]
-        new = kept + [item for item in dict.fromkeys(add) if item not in known]
-        return new if new != items else old
-
-    _edit(path, key, change, personal)
+    edit_lists(path, {key: (add, remove)}, personal=personal)
 
 
-def _edit(path: Path, key: str, change: Callable[[Any], Any], personal: bool) -> None:
+def edit_lists(path: Path, lists: Mapping[str, tuple[Sequence[str], Sequence[str]]], *, personal: bool = False) -> None:
+    """Change several lists at once, each by (add, remove): all of it is written, or nothing. Raises as `save_value`."""
+
+    def changing(key: str, add: Sequence[str], remove: Sequence[str]) -> Change:
+        def change(old: Any) -> Any:
+            items = [] if old is ABSENT else old
+            if not isinstance(items, list):
+                raise UsageError(f"{path}: {key} is not a list. Repair it by hand; nothing was written.")
+            kept = [item for item in items if _name(item) not in remove]
+            known = [_name(item) for item in kept]
+            new = kept + [item for item in dict.fromkeys(add) if item not in known]
+            return new if new != items else old
+
+        return change
+
+    _edit(path, {key: changing(key, *given) for key, given in lists.items()}, personal)
+
+
+def _edit(path: Path, changes: Mapping[str, Change], personal: bool) -> None:
     target = Path(os.path.realpath(path)) if personal else _unlinked(path)
     try:
         target.parent.mkdir(mode=0o700 if personal else 0o755, parents=True, exist_ok=True)
         with atomic.locked(target):
-            old = _read(target)
-            new = _changed(target, old, key, change)
+            old = new = _read(target)
+            for key, change in changes.items():
+                new = _changed(target, new, key, change)
             if new == old:
                 return
-            if _loses(old, new, key):
+            if any(_loses(old, new, key) for key in changes):
                 atomic.replace(target.with_name(f"{target.name}.bak"), old.encode(), mode=0o600)
             atomic.replace(target, new.encode(), mode=0o600 if personal else 0o644)
             _keep_out_of_git(target)
@@ -93,7 +105,7 @@ def _read(path: Path) -> str:
     return text or ""
 
 
-def _changed(path: Path, old: str, key: str, change: Callable[[Any], Any]) -> str:
+def _changed(path: Path, old: str, key: str, change: Change) -> str:
     """The text with one key changed and all else as it was."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError

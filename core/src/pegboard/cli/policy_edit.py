@@ -37,7 +37,7 @@ def run_remove(text: str, scope: str) -> None:
     """Remove a rule. Raises `UsageError` when the scope's file does not hold it."""
     from pegboard.cli.start import start
     from pegboard.settings import settings_file
-    from pegboard.settings_save import edit_list
+    from pegboard.settings_save import edit_lists
 
     settings = start().settings
     path = settings_file(settings.places, scope)
@@ -49,6 +49,6 @@ def run_remove(text: str, scope: str) -> None:
     ]
     if not found:
         raise UsageError(f"{path} holds no rule {text}; see: peg policy list")
+    edit_lists(path, {key: ((), [text]) for key in found}, personal=scope == "user")
     for key in found:
-        edit_list(path, key, remove=[text], personal=scope == "user")
         click.echo(f"removed {key.rpartition('.')[2]} {text}  ({path})")

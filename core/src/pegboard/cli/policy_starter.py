@@ -28,7 +28,7 @@ def _write(scope: str, text: str, permissions: dict[str, list[Any]]) -> None:
     from pegboard import atomic
     from pegboard.cli.start import start
     from pegboard.settings import settings_file
-    from pegboard.settings_save import edit_list
+    from pegboard.settings_save import edit_lists
 
     settings = start().settings
     path = settings_file(settings.places, scope)
@@ -40,8 +40,8 @@ def _write(scope: str, text: str, permissions: dict[str, list[Any]]) -> None:
         with atomic.locked(path):
             if not path.exists():
                 atomic.replace(path, text.encode(), mode=0o600 if personal else 0o644)
-    for effect, rules in permissions.items():
-        edit_list(path, f"permissions.{effect}", add=[_text(rule) for rule in rules], personal=personal)
+    lists = {f"permissions.{effect}": ([_text(rule) for rule in rules], ()) for effect, rules in permissions.items()}
+    edit_lists(path, lists, personal=personal)
     settings.refresh()
     click.echo(f"The starter policy is in {path}; see: peg policy can")
     waiting = [one for one in settings.held if one.source == str(path)]

@@ -86,7 +86,7 @@ def _switch(name: str, scope: str, *, on: bool) -> None:
     from pegboard.gate import decided
     from pegboard.names import fold
     from pegboard.settings import settings_file
-    from pegboard.settings_save import edit_list
+    from pegboard.settings_save import edit_lists
 
     begun = _begin()
     settings, registry = begun.settings, begun.registry
@@ -98,10 +98,12 @@ def _switch(name: str, scope: str, *, on: bool) -> None:
     path = settings_file(settings.places, scope)
     into, out_of = ("tools.enabled", "tools.disabled") if on else ("tools.disabled", "tools.enabled")
     settings.check_settable(into, scope, [name])
+    lists: dict[str, tuple[list[str], list[str]]] = {}
     for key in (out_of, into):
         held = [item for entry in settings.entries(key) if entry.source == str(path) for item in entry.value or ()]
         alike = [item for item in held if fold(item) == fold(name)]
-        edit_list(path, key, add=[name] if key == into else [], remove=alike, personal=scope == "user")
+        lists[key] = ([name] if key == into else [], alike)
+    edit_lists(path, lists, personal=scope == "user")
     settings.refresh()
     click.echo(f"{name} is {'on' if on else 'off'} in the {scope} settings ({path}).")
     switch, is_on = decided([name], registry.snapshot.switches)

@@ -220,6 +220,8 @@ class Job:
         if not sink.filed:
             return f"The rest could not be kept: {sink.fault}"
         self.ctx.attachments.append(str(sink.path))
+        if sink.fault:
+            return f"Only a part of {sink.total:,} bytes is in {sink.path}: {sink.fault}"
         what = f"The beginning and the end of {sink.total:,} bytes are" if sink.capped else "The whole output is"
         return f"{what} in {sink.path}"
 
