@@ -115,7 +115,8 @@ def test_text_at_the_start_and_beside_the_prompt_reaches_the_model(run: Callable
     it.on("SessionStart", "echo never", "resume")
     context = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "branch main"}}
     it.on("SessionStart", f"echo '{json.dumps(context)}'")
-    it.on("UserPromptSubmit", "echo ticket 7 is open")
+    it.on("UserPromptSubmit", "echo ticket 7 is open", "matchers mean nothing here")
+    it.on("UserPromptSubmit", "echo never", **{"if": "Bash"})
     assert it().returncode == 0
     said = it.said()
     assert all(text in said for text in ("the build is green", "branch main", "ticket 7 is open"))

@@ -12,7 +12,7 @@ import msgspec
 from pegboard import events
 from pegboard.call import json_safe
 from pegboard.errors import PegError, TranscriptError
-from pegboard.external import BROKEN, Configured, Hook
+from pegboard.external import BROKEN, EVENTS, LATER, Configured, Hook
 from pegboard.external_trust import Approvals
 from pegboard.framing import escape_framing
 from pegboard.state import Mark, Owner, Place, Scope
@@ -85,7 +85,8 @@ class Room(Owner):
 
     async def _meant(self, hook: Hook, names: Iterable[str], fits: Callable[[str], bool] | None) -> bool:
         try:
-            if not matches(hook.matcher, names):
+            nameless = not (EVENTS.get(hook.event) or LATER.get(hook.event))
+            if not nameless and not matches(hook.matcher, names):
                 return False
             return not hook.rule or (fits is not None and fits(hook.rule))
         except (re.error, PegError, ValueError) as error:
