@@ -115,10 +115,6 @@ def open_session(
         from pegboard.external import demand
 
         demand(registry)
-    if any(entry.scope == "managed" for entry in settings.entries("hooks")):
-        from pegboard.external import demand
-
-        demand(registry)
     for problem in settings.problems:
         click.echo(f"peg: {problem}", err=True)
     if rules := settings.parsed_rules():
