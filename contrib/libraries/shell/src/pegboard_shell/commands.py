@@ -193,6 +193,8 @@ def parts(
             behind += redirects(walk, child, found, dirs)
         elif kind == "comment":
             walk.comment(child)
+        elif kind == "$" and walk.words.text(child) != "$":
+            walk.blind(f"{walk.words.text(child)[:40]!r} is no word")
         elif kind == "$":
             follower = child.next_sibling
             if follower is None or follower.start_byte != child.end_byte:

@@ -68,7 +68,7 @@ def heredoc(src: bytes, operator: int, tag_end: int, tag: bytes, tabs: bool) -> 
     """
     match = _TAG.fullmatch(tag)
     line_end = src.find(b"\n", tag_end)
-    if match is None or line_end < 0:
+    if match is None or line_end < 0 or src[tag_end : tag_end + 1] not in b" \t\n;|&<>":
         return None
     line_start = src.rfind(b"\n", 0, operator) + 1
     rest = _REST.sub(b"", src[tag_end:line_end])
