@@ -80,8 +80,17 @@ class Walk:
     def blind(self, text: str) -> None:
         self.problems.append(Problem("blind", text))
 
+    def token(self, node: Node) -> None:
+        """A mark of the language must be written as what it is taken for."""
+        written = self.src[node.start_byte : node.end_byte]
+        if written != node.type.encode() and not written.isspace():
+            self.blind(f"{written[:40]!r} is no {node.type}")
+
     def together(self, children: list[Node]) -> None:
         """Nothing but blanks may stand between the parts of one command: the parser may have lost a line's end."""
+        for child in children:
+            if not child.is_named and not child.child_count:
+                self.token(child)
         for before, after in pairwise(children):
             gap = self.src[before.end_byte : after.start_byte]
             if gap not in (b"", b" ") and not _BLANK.fullmatch(gap):
@@ -142,6 +151,7 @@ class Walk:
         for index, child in enumerate(children):
             kind = child.type
             if kind in MARKS and not child.is_named:
+                self.token(child)
                 continue
             if kind == "comment":
                 self.comment(child)
