@@ -5,6 +5,7 @@ It shows in half a minute what the product does, with no account and no network.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SAMPLE = Path(__file__).resolve().parent.parent / "sample"
 PROMPT = "The test of this project fails. Find out why and repair it."
 MODEL = "claude-sonnet-5-5"
+TEST = f"{shlex.quote(sys.executable)} -B -m unittest -q"
 SHOWN_LINES = 6
 """Lines of a result that the tour prints."""
 
@@ -60,16 +62,16 @@ async def _tour(folder: Path, project: Path) -> bool:
     _show_test(project)
     os.environ["PEG_HOME"] = str(folder / "home")
     host = TourHost(project)
-    rule = f"Edit(/{project}/**)"
+    rules = [f"Edit(/{project}/**)", f"Bash({TEST})"]
     with MessagesService(script(project)) as service:
         environ = {"ANTHROPIC_BASE_URL": service.url, "ANTHROPIC_API_KEY": "tour"}
-        session = open_session({"allow": [rule]}, host=host, cwd=project)
+        session = open_session({"allow": rules}, host=host, cwd=project)
         transcript = session.transcript
         assert transcript is not None
         async with session:
             provider = session.registry.provider(ModelRef(MODEL), session.settings, environ)
             _head(f"The agent, on the prompt: {PROMPT}")
-            _say(f"  one rule allows its edits: {rule}\n")
+            _say(f"  two rules allow its edits and the test: {'  '.join(rules)}\n")
             result = await Agent(session, provider, AgentSpec(model=MODEL), transcript).run(PROMPT)
             await provider.close()
         refused = [problem for seen in service.requests for problem in seen.problems]
@@ -87,7 +89,7 @@ async def _tour(folder: Path, project: Path) -> bool:
 
 
 def script(project: Path) -> list[dict[str, Any]]:
-    """The turns of the scripted model: look, try to edit unread (refused), read, edit, report."""
+    """The turns of the scripted model: look, try to edit unread (refused), read, edit, test, report."""
 
     def use(text: str, *calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}]
@@ -109,6 +111,7 @@ def script(project: Path) -> list[dict[str, Any]]:
         use("91 percent: two digits were swapped. I repair it at once.", ("Edit", repair)),
         use("Right: I have only seen one line of that file. I read it first.", ("Read", {"file_path": config})),
         use("The comment says nineteen percent. Now the repair.", ("Edit", repair)),
+        use("Does the test pass now?", ("Bash", {"command": TEST})),
         {"content": [{"type": "text", "text": "The tax rate in config.toml had its digits swapped; it is 19 again."}]},
     ]
 
