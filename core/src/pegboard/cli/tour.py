@@ -5,7 +5,6 @@ It shows in half a minute what the product does, with no account and no network.
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import subprocess
 import sys
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 SAMPLE = Path(__file__).resolve().parent.parent / "sample"
 PROMPT = "The test of this project fails. Find out why and repair it."
 MODEL = "claude-sonnet-5-5"
-TEST = f"{shlex.quote(sys.executable)} -B -m unittest -q"
+TEST = "python -B -m unittest -q"
 SHOWN_LINES = 6
 """Lines of a result that the tour prints."""
 
@@ -61,6 +60,8 @@ async def _tour(folder: Path, project: Path) -> bool:
     _head("A project whose test fails")
     _show_test(project)
     os.environ["PEG_HOME"] = str(folder / "home")
+    # The sample's test runs on the interpreter that runs this, whatever "python" is elsewhere on the path.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     host = TourHost(project)
     rules = [f"Edit(/{project}/**)", f"Bash({TEST})"]
     with MessagesService(script(project)) as service:
