@@ -70,7 +70,7 @@ def main(at_least: int = 1_000, seed: int = 1) -> int:
             seen[kind] += 1
             if objections:
                 lost[kind] += 1
-                print(f"{kind}: {'; '.join(objections)}", flush=True)
+                print(f"{kind}: {'; '.join(objections)[:500]}", flush=True)
     for kind, count in sorted(seen.items()):
         print(f"{kind:34} {count:5} deaths, {count - lost[kind]:5} survived")
     total = sum(seen.values())

@@ -157,7 +157,7 @@ class Scene:
         ends = [END, {**END, "log.txt": "built\nbuilt\n"}] if cut else [END]
         self.object(self.files() in ends, f"files: {self.files()}")
         left = [path.name for path in self.work.iterdir() if TEMPORARY.fullmatch(path.name)]
-        self.object(not left, f"left behind: {left}")
+        self.object(cut or not left, f"left behind: {left}")
         refused = [problem for entry in self.service.requests for problem in entry.problems]
         self.object(not refused, f"refused requests: {refused}")
         for path, old in before.items():
