@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,16 @@ from typing import Any
 import anyio
 import pegboard
 import pytest
-from pegboard import events, pipeline
-from pegboard.agent import Agent, AgentSpec
+from pegboard import pipeline
 from pegboard.hooks import hook
-from pegboard.lines import read
 from pegboard.model import Input, Output
 from pegboard.testing import Willing, tool_of
 from pegboard.testing.messages import MessagesService
 from pegboard.testing.sessions import Bench
 from pegboard.tool import Access, Tool
-from pegboard.transcript import Transcript
-from pegboard_anthropic.provider import make
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ride_scenario import Ride, asks
 
 pytestmark = pytest.mark.anyio
 
@@ -111,46 +111,6 @@ async def test_fm_1_unknown(bench: Callable[..., Bench], ends: list[Any]) -> Non
         assert (outcome.status, outcome.code, outcome.retry) == ("unknown", "unknown_outcome", "forbidden")
         assert outcome.is_error and outcome.plain().splitlines()[0] == "This may have happened: remote thing-1."
         assert list(it.session.unsettled) == ["thing-1"]
-
-
-class Ride:
-    """An agent on a bench, whose model plays a script."""
-
-    def __init__(self, it: Bench, service: MessagesService, resumed: Path | None = None) -> None:
-        self.it, self.service, session = it, service, it.session
-        folder = session.places.sessions_dir / session.id
-        session.transcript = (
-            Transcript.resume(resumed) if resumed else Transcript.create(folder, cwd=session.cwd, version="0")
-        )
-        self.path = session.transcript.path
-        environ = {"ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": service.url}
-        self.provider = make(session.settings, environ)
-        self.agent = Agent(session, self.provider, AgentSpec(model="claude-haiku-5-5"), session.transcript)
-
-    async def __aenter__(self) -> Ride:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.provider.close()
-
-    def whole(self) -> list[events.Result]:
-        """The results, after a look at the file: each call has one, and every request was accepted."""
-        assert not [problem for entry in self.service.requests for problem in entry.problems]
-        records = list(read(self.agent.transcript.path))
-        results = [record for record in records if isinstance(record, events.Result)]
-        calls = [
-            block["id"]
-            for record in records
-            if isinstance(record, events.Assistant)
-            for block in record.content
-            if block["type"] == "tool_use"
-        ]
-        assert sorted(calls) == sorted({result.id for result in results}) and len(results) == len(calls)
-        return results
-
-
-def asks(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
-    return {"content": [{"type": "tool_use", "name": name, "input": given} for name, given in calls]}
 
 
 async def test_fm_4_what_may_have_acted_is_never_run_again(bench: Callable[..., Bench], ends: list[Any]) -> None:

@@ -56,6 +56,18 @@ def replace(path: Path, data: bytes, *, mode: int) -> None:
         raise
 
 
+def write(path: Path, data: bytes) -> None:
+    """Write a file that nobody reads before this returns. Raises OSError, and leaves no part of it then."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # a part of it would be taken for the whole
+        raise
+
+
 def _same(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path, follow_symlinks=False))

@@ -159,17 +159,13 @@ class Session:
 
     def store_output(self, name: str, data: str | bytes) -> Path:
         """Keep output under ``tool-output/`` of the session, readable by its owner only."""
+        from pegboard import atomic
+
         folder = self.directory / "tool-output"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / "".join(char if char.isalnum() or char in "._-" else "_" for char in name)[-120:]
         raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        try:
-            with open(handle, "wb") as file:
-                file.write(raw)
-        except OSError:
-            path.unlink(missing_ok=True)  # a part of it would be read as the whole
-            raise
+        atomic.write(path, raw)
         return path
 
     # -- tools -------------------------------------------------------------------------------------------------
@@ -322,8 +318,10 @@ class Session:
         self, found: Found, accesses: Sequence[Access], tool: Tool[Any, Any], ctx: Context
     ) -> None:
         """Refuse to act on a target whose last remote effect may have happened; ask the tool's ``settle`` first."""
-        for target, happened in await unsettled.settle(self.unsettled, found, accesses, tool, ctx):
+        known = await unsettled.settle(self.unsettled, found, accesses, tool, ctx)
+        for target, happened in known:
             self._append(events.Settled(target=target, happened=happened))
+        unsettled.refuse_repeat(known, found.manifest.name)
 
     def put_off(self, call: Call, agent: str, by: str, reason: str) -> bool:
         """Put a call off until the session goes on, as a hook wants it; False where that cannot be."""

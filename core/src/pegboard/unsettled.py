@@ -36,3 +36,18 @@ async def settle(
         del targets[target]
         known.append((target, happened))
     return known
+
+
+def refuse_repeat(known: Sequence[tuple[str, bool]], name: str) -> None:
+    """Refuse the call by which it came out that a change did happen: who made it could not know that.
+
+    It is refused once; the next call acts. Raises `Refusal` (conflict).
+    """
+    happened = [target for target, it_did in known if it_did]
+    if happened:
+        raise Refusal(
+            Code.CONFLICT,
+            f"The earlier change of {', '.join(happened)} did happen, as it turns out now, so this call of {name} was "
+            "not run.",
+            hint="Nothing has to be repeated. If you want a further change, call again.",
+        )
