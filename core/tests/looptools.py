@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
+from pegboard.call import Call
 from pegboard.errors import Code, Refusal
+from pegboard.hooks import Verdict, hook
 from pegboard.model import Input, Output
 from pegboard.testing import tool_of
 from pegboard.testing.sessions import Brought
-from pegboard.tool import Access, Tool
+from pegboard.tool import Access, Context, Tool
 
 
 class Text(Input):
@@ -93,6 +96,38 @@ class Noisy(Echo):
         return Said(said="quiet")
 
 
+class Judge(Tool[Input, Said]):
+    """Answers permission questions: yes to what touches the file "yes", else no; "odd" gets no answer at all."""
+
+    class Input(Input):
+        tool_name: str
+        input: dict[str, Any]
+        tool_use_id: str
+
+    Output = Said
+
+    async def run(self, input, ctx) -> Any:
+        text = input.input.get("text")
+        if text == "odd":
+            return Said(said="perhaps")
+        answer = {"behavior": "allow"} if text == "yes" else {"behavior": "deny", "message": f"not {text}"}
+        return Said(said=json.dumps(answer))
+
+    def render(self, output, ctx) -> str:
+        return output.said
+
+
+class Later:
+    """Puts calls of Touch off until there is a file "verdict" in the working directory, and does what it says."""
+
+    @hook
+    async def peg_before_call(self, call: Call, ctx: Context) -> Verdict | None:
+        if call.tool != "Touch" or "later" not in call.input["text"]:
+            return None
+        path = ctx.cwd / "verdict"
+        return Verdict(path.read_text() if path.exists() else "defer", "not yet")
+
+
 def tools() -> list[Tool[Any, Any]]:
     free = {"concurrency": "read", "ask": False}
     return [
@@ -102,6 +137,7 @@ def tools() -> list[Tool[Any, Any]]:
         tool_of(Teach, concurrency="session", ask=False),
         tool_of(Linger, effects=["process"], ask=False),
         tool_of(Touch, effects=["file"], family="Edit"),
+        tool_of(Judge, **free),
     ]
 
 
@@ -114,6 +150,7 @@ def program() -> None:
     def open_session(*given: Any, **more: Any) -> Any:
         session = usual(*given, **more)
         register(session.manager, Brought(tools()), "looptools")
+        register(session.manager, Later(), "later")
         return session
 
     start.open_session = open_session

@@ -5,99 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pegboard.testing.messages import MessagesService
-from pegboard.transcript import FILE_NAME
 
-PROGRAM = [sys.executable, str(Path(__file__).parent / "looptools.py")]
-SOON = 30.0
-"""Seconds after which a process counts as hung."""
+sys.path.insert(0, str(Path(__file__).parent))
+from shells import SOON, Shell, alive, call, fits, shell
 
-
-def call(tool: str, text: str = "x") -> dict[str, Any]:
-    return {"content": [{"type": "tool_use", "name": tool, "input": {"text": text}}]}
-
-
-class Shell:
-    """A folder, a home and a service; starts `peg -p` there."""
-
-    def __init__(self, room: Path, service: MessagesService) -> None:
-        self.service = service
-        self.work, self.home = room / "work", room / "home"
-        self.work.mkdir()
-        self.home.mkdir()
-        self.env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "PEG_MANAGED_DIR": str(room / "managed"),
-            "ANTHROPIC_BASE_URL": service.url,
-            "ANTHROPIC_API_KEY": "sk-test-secret",
-        }
-
-    def start(self, *args: str, stdin: Any = subprocess.DEVNULL, stdout: Any = subprocess.PIPE) -> subprocess.Popen:
-        return subprocess.Popen(
-            [*PROGRAM, *args], cwd=self.work, env=self.env, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE
-        )
-
-    def run(self, *args: str, given: bytes | None = None) -> subprocess.CompletedProcess:
-        stdin = {"stdin": subprocess.DEVNULL} if given is None else {"input": given}
-        return subprocess.run(
-            [*PROGRAM, *args], cwd=self.work, env=self.env, capture_output=True, timeout=SOON, check=False, **stdin
-        )
-
-    def stream(self, *args: str) -> tuple[int, list[dict[str, Any]]]:
-        done = self.run("-p", "go", "--output-format", "stream-json", *args)
-        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
-
-    @property
-    def files(self) -> list[Path]:
-        return sorted((self.home / ".peg" / "projects").glob(f"*/*/{FILE_NAME}"))
-
-    @property
-    def id(self) -> str:
-        return self.files[0].parent.name
-
-    @property
-    def refused(self) -> list[str]:
-        return [problem for entry in self.service.requests for problem in entry.problems]
-
-    def lingering(self) -> list[int]:
-        """Process ids that the tool Linger wrote down, once they are there."""
-        deadline = time.monotonic() + SOON
-        while time.monotonic() < deadline:
-            found = (self.work / "linger.txt").read_text().split() if (self.work / "linger.txt").exists() else []
-            if len(found) >= 2:
-                return [int(number) for number in found]
-            time.sleep(0.02)
-        raise AssertionError("the tool did not start")
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Callable[..., Shell]]:
-    services: list[MessagesService] = []
-
-    def make(*script: Any) -> Shell:
-        services.append(MessagesService(list(script)))
-        return Shell(tmp_path, services[-1].__enter__())
-
-    yield make
-    for service in services:
-        service.__exit__(None, None, None)
+__all__ = ["shell"]
 
 
 def test_out_1_each_format_parses_and_the_last_line_is_the_result(shell: Callable[..., Shell]) -> None:
@@ -106,6 +24,7 @@ def test_out_1_each_format_parses_and_the_last_line_is_the_result(shell: Callabl
     one = it.run("-p", "go", "--output-format", "json")
     found = json.loads(one.stdout)
     assert one.stdout.count(b"\n") == 1 and found["result"] == "object" and found["type"] == "result"
+    fits("result", found)
     code, lines = it.stream()
     assert code == 0 and [line["type"] for line in lines] == ["system", "assistant", "user", "assistant", "result"]
     init, last = lines[0], lines[-1]
@@ -166,6 +85,18 @@ def test_out_4_a_signal_ends_the_tool_and_resume_goes_on(
     assert done.stdout == b"back\n" and it.refused == []
     result = it.service.bodies[-1]["messages"][2]["content"][0]
     assert result["is_error"] and "linger" in result["content"]
+
+
+def test_out_4_sigterm_ends_a_bash_command_with_all_its_children(shell: Callable[..., Shell]) -> None:
+    script = "echo $$ >> linger.txt; setsid sleep 60 & echo $! >> linger.txt; wait"
+    it = shell({"content": [{"type": "tool_use", "name": "Bash", "input": {"command": script}}]}, "back")
+    process = it.start("-p", "go", "--output-format", "json", "--permission-mode", "bypassPermissions")
+    pids = it.lingering()
+    process.terminate()
+    out, err = process.communicate(timeout=SOON)
+    assert process.returncode == 143 and json.loads(out)["terminal_reason"] == "terminated", err
+    assert not any(alive(pid) for pid in pids)
+    assert it.run("-p", "on", "--continue").stdout == b"back\n" and it.refused == []
 
 
 def test_a_signal_while_the_model_thinks_ends_the_run(shell: Callable[..., Shell]) -> None:

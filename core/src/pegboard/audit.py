@@ -64,7 +64,7 @@ class Segment(msgspec.Struct, kw_only=True, omit_defaults=True):
     target: str
     verdict: str
     decided_by: DecidedBy
-    rules: list[dict[str, object]] = []
+    rules: list[dict[str, Any]] = []
     """The rules that match, strongest first."""
 
 

@@ -109,7 +109,7 @@ class Headless(Host):
         """Say what is here; the first line of a stream."""
         self._session_id = session.id
         if self._form == "stream-json":
-            await self._line(output.init(session, model))
+            await self.line(output.init(session, model))
 
     async def show(self, event: events.Event) -> None:
         """One event: a line of the stream, or a notice on stderr."""
@@ -119,7 +119,7 @@ class Headless(Host):
             self.say(event.text)
         if self._form == "stream-json":
             for line in output.lines(event, self._session_id, partial=self._partial):
-                await self._line(line)
+                await self.line(line)
         elif isinstance(event, events.Retry):
             self.say(f"The model service failed ({event.error}); try {event.attempt} of {event.max_attempts} follows.")
         elif self._verbose and isinstance(event, events.Result):
@@ -136,20 +136,30 @@ class Headless(Host):
         except OSError:
             return
 
-    async def finish(self, run: RunResult, spending: Spending) -> None:
-        """Print the end of the run: the answer, or the object that every JSON format ends with."""
+    def prompt(self) -> None:
+        """A prompt begins: its result counts from here."""
+        self._begin, self.denials = time.monotonic(), []
+
+    async def finish(self, run: RunResult, spending: Spending, fields: output.JSONObject | None = None) -> bool:
+        """Print the end of the run: the answer, or the object that every JSON format ends with.
+
+        ``fields`` are added to that object, or replace what it says. Returns whether it says that the run failed.
+        """
+        seconds = time.monotonic() - self._begin
+        ended = output.result(run, spending, self._session_id, self.denials, seconds) | (fields or {})
         if self._form == "text":
             if run.text.strip():
                 await self._out.write((run.text.rstrip("\n") + "\n").encode("utf-8", "replace"))
             for denied in self.denials:
                 self.say(f"{denied.tool} was not permitted ({denied.code}).")
         else:
-            seconds = time.monotonic() - self._begin
-            await self._line(output.result(run, spending, self._session_id, self.denials, seconds))
-        for error in run.errors:
+            await self.line(ended)
+        for error in ended.get("errors", ()):
             self.say(error)
+        return bool(ended["is_error"])
 
-    async def _line(self, line: output.JSONObject) -> None:
+    async def line(self, line: output.JSONObject) -> None:
+        """Write one object."""
         try:
             encoded = msgspec.json.encode(line, enc_hook=str)
         except UnicodeEncodeError:

@@ -102,7 +102,8 @@ def lines(event: events.Event, session_id: str, *, partial: bool = False) -> lis
         return [_system("compact_boundary", session_id, compact_metadata=done)]
     if isinstance(event, events.Notice):
         return [_system("notice", session_id, text=event.text, kind=event.kind)]
-    return []
+    said = event.line()
+    return [{"type": "system", **said, "session_id": session_id}] if said else []
 
 
 def result(
@@ -131,6 +132,9 @@ def result(
     }
     if run.errors:
         ended["errors"] = run.errors
+    if run.deferred is not None:
+        ended["stop_reason"] = run.stopped
+        ended["deferred_tool_use"] = {"id": run.deferred.id, "name": run.deferred.tool, "input": run.deferred.input}
     return ended
 
 

@@ -74,15 +74,15 @@ LOOSE_MODES = ("acceptEdits", "bypassPermissions", "auto")
 class Settings:
     """All settings of one start. Files are re-read by `refresh`, so a changed rule holds for the next call."""
 
-    def __init__(self, places: Places, *, flags: Mapping[str, JSON], trusted: bool) -> None:
+    def __init__(self, places: Places, *, flags: Mapping[str, JSON], trusted: bool, workspace: bool = True) -> None:
         self.places = places
         self.generation = 0
         """Grows whenever any value may have changed."""
         self._trusted = trusted
         self._managed = Managed(places.managed_dir)
         self._flags = Layer("flag", "command line", nested(flags))
-        self._files = own_files(places)
-        self._compat = restriction_files(places)
+        self._files = [file for file in own_files(places) if workspace or file.scope not in PROJECT_SCOPES]
+        self._compat = restriction_files(places) if workspace else []
         self._declared: dict[str, Key] = {}
         self._values: dict[str, JSON] = {}
         self._problems: list[Problem] | None = None
@@ -101,13 +101,14 @@ class Settings:
         flags: Mapping[str, JSON] | None = None,
         trusted: bool = False,
         declared: Mapping[str, Setting] | None = None,
+        workspace: bool = True,
     ) -> Settings:
-        """Read the settings of a start.
+        """Read the settings of a start; without ``workspace`` the files of the project and its local ones stay out.
 
         ``flags`` holds dotted keys with typed values (`parse_value` types a text). Raises `PolicyError` when managed
         policy cannot be relied on or forbids a flag. Everything else that is wrong is in `problems`.
         """
-        settings = cls(places, flags=flags or {}, trusted=trusted)
+        settings = cls(places, flags=flags or {}, trusted=trusted, workspace=workspace)
         settings.declare(declared or {})
         settings._refuse_mode_flag()
         return settings

@@ -17,6 +17,7 @@ COMMANDS = {
     "import": "Bring over settings, hooks and instructions of other tools.",
     "plugins": "List, explain, make and check plug-ins.",
     "policy": "List, explain, test and replay the rules that decide about calls.",
+    "schema": "Print the published JSON schema of an output.",
     "sandbox": "Show which sandbox processes get here, and why no better one.",
     "sessions": "List sessions, show one, and print its effect ledger.",
     "settings": "Read, explain and change settings.",
@@ -32,6 +33,18 @@ class Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Let -p stand alone, where the next word is an option or nothing: the prompt comes from elsewhere."""
+        known = {name for one in self.get_params(ctx) for name in one.opts}
+        for place, word in enumerate(args):
+            if word in COMMANDS:
+                break
+            if word in ("-p", "--print"):
+                if place + 1 == len(args) or args[place + 1].partition("=")[0] in known:
+                    args = [*args[: place + 1], "", *args[place + 1 :]]
+                break
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
@@ -90,6 +103,20 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     default="text",
     show_default=True,
     help="What stdout carries: the answer, one object, or one object a line as it happens.",
+)
+@click.option(
+    "--input-format",
+    type=click.Choice(["text", "stream-json"]),
+    default="text",
+    show_default=True,
+    help="What stdin carries: text behind the prompt, or messages and control requests, one object a line.",
+)
+@click.option(
+    "--permission-prompt-tool", metavar="TOOL", help="Who answers permission questions: stdio, or the name of a tool."
+)
+@click.option("--json-schema", metavar="SCHEMA", help="Shape of the answer: a JSON schema, or the file with one.")
+@click.option(
+    "--bare", is_flag=True, help="Only what is bundled: no plug-ins, hooks, instructions or project settings."
 )
 @click.option("--model", help="Model to use, e.g. claude-sonnet-5.")
 @click.option("--permission-mode", metavar="MODE", help="default, acceptEdits, plan, dontAsk or bypassPermissions.")

@@ -6,37 +6,67 @@ What the first request does not need is imported after it was sent: tools warm u
 from __future__ import annotations
 
 import os
-import select
 import signal
-import stat
 import sys
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pegboard.errors import PegError, Stop, UsageError
 
 if TYPE_CHECKING:
-    from pegboard.agent import RunResult
+    from pegboard.agent import Agent
+    from pegboard.cli.structured import Structured
     from pegboard.events import UserText
-    from pegboard.headless import Out
+    from pegboard.headless import Headless, Out
     from pegboard.provider import Provider
     from pegboard.session import Session
 
-STDIN_BYTES = 10 * 1024 * 1024
-"""[D] Most of stdin that is appended to a prompt."""
-
-STDIN_PATIENCE = 3.0
-"""[C] Seconds to wait for the first byte of a piped stdin that nobody may be writing to."""
+    Work = Callable[[Iterable[UserText]], Awaitable[bool]]
+    """From the texts of the start to whether the run failed."""
 
 WARM_AFTER = 0.05
 """[C] Seconds after the start of the run at which the tools are imported, so that the first request goes out first."""
 
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
+STDIO = "stdio"
+"""The ``--permission-prompt-tool`` that is no tool: the program at the other end of stdin and stdout."""
+
+
+@dataclass(kw_only=True)
+class Wanted:
+    """What a run was started for."""
+
+    text: str
+    """The prompt; empty where prompts come on stdin, or a call that was put off needs none."""
+    driven: bool
+    """Prompts come on stdin, one object a line."""
+    answers: str
+    """Who answers permission questions: `STDIO`, the name of a tool, or nobody."""
+    structured: Structured | None
+    model: str | None
+    limits: dict[str, Any]
+    shown: dict[str, Any]
+    chosen: dict[str, Any]
+    policy: dict[str, Any]
+
+
+@dataclass
+class Ending:
+    """Why a run comes to its end from outside. ``ended``: a signal came, or nobody reads any more."""
+
+    signal: Stop | None = None
+    ended: bool = False
+
 
 def run_headless(
     *,
     prompt: str,
     output_format: str = "text",
+    input_format: str = "text",
+    permission_prompt_tool: str | None = None,
+    json_schema: str | None = None,
     model: str | None = None,
     max_turns: int | None = None,
     max_budget_usd: float | None = None,
@@ -48,78 +78,135 @@ def run_headless(
     verbose: bool = False,
     **policy: Any,
 ) -> int:
-    """Run a prompt to its end. Returns 0, 1 (the run failed), 130 (SIGINT) or 143 (SIGTERM).
+    """Run a prompt to its end, or those that come on stdin. Returns 0, 1 (failed), 130 (SIGINT) or 143 (SIGTERM).
 
     ``policy`` holds the options of `policy_options`. Raises `UsageError` before anything was sent.
     """
+    from pegboard.cli.stdin import with_stdin
     from pegboard.headless import Out
 
+    driven = input_format == "stream-json"
     if resume and latest:
         raise UsageError("--resume and --continue exclude each other.")
     if fork and not (resume or latest):
         raise UsageError("--fork copies an earlier session; name it with --resume or --continue.")
-    text = _with_stdin(prompt)
+    if driven and output_format != "stream-json":
+        raise UsageError("--input-format stream-json needs --output-format stream-json.")
+    if permission_prompt_tool == STDIO and not driven:
+        raise UsageError("--permission-prompt-tool stdio needs --input-format stream-json: answers come on stdin.")
+    if driven and prompt.strip():
+        sys.stderr.write("peg: the prompt of -p is left out: with --input-format stream-json prompts come on stdin.\n")
+    text = "" if driven else with_stdin(prompt)
+    if not driven and not text.strip() and not (resume or latest):
+        raise UsageError(EMPTY)
+    wanted = Wanted(
+        text=text,
+        driven=driven,
+        answers=permission_prompt_tool or "",
+        structured=_structured(json_schema),
+        model=model,
+        limits={"max_turns": max_turns, "max_budget_usd": max_budget_usd},
+        shown={"form": output_format, "partial": partial, "verbose": verbose},
+        chosen={"resume": resume, "latest": latest, "fork": fork, "name": name or ""},
+        policy=policy,
+    )
     out = Out.claim()
     import anyio
 
-    limits = {"max_turns": max_turns, "max_budget_usd": max_budget_usd}
-    shown = {"form": output_format, "partial": partial, "verbose": verbose}
-    chosen = {"resume": resume, "latest": latest, "fork": fork, "name": name or ""}
-    return anyio.run(_run, text, out, model, limits, shown, chosen, policy)
+    return anyio.run(_run, wanted, out)
 
 
-async def _run(
-    text: str,
-    out: Out,
-    model: str | None,
-    limits: dict[str, Any],
-    shown: dict[str, Any],
-    chosen: dict[str, Any],
-    policy: dict[str, Any],
-) -> int:
+EMPTY = "The prompt is empty; write it behind -p, or pipe it in."
+
+
+def _structured(given: str | None) -> Structured | None:
+    if given is None:
+        return None
+    from pegboard.cli.structured import Structured
+
+    return Structured.read(given)
+
+
+async def _run(wanted: Wanted, out: Out) -> int:
     import anyio
 
     from pegboard.agent import Agent, AgentSpec
-    from pegboard.headless import Headless
 
-    form = shown.pop("form")
-    host = Headless(form, out, **shown)
-    session = _open(policy, host, **chosen)
+    host = _host(wanted, out)
+    session = _open(wanted.policy, host, **wanted.chosen)
     assert session.transcript is not None
+    ending = Ending()
     try:
-        name, provider = choose_provider(session, model)
-        agent = Agent(session, provider, AgentSpec(model=name, **limits), session.transcript)
+        name, provider = choose_provider(session, wanted.model)
+        agent = Agent(session, provider, AgentSpec(model=name, **wanted.limits), session.transcript)
+        work = _work(wanted, agent, host, ending)
     except BaseException:
         session.transcript.close()
         raise
-    failed: PegError | None = None
-    run: RunResult | None = None
-    out.left = session.abort
+    failed, problem = True, None
+    out.left = lambda: _leave(session, ending)
     async with session:
         async with anyio.create_task_group() as tasks:
-            await tasks.start(_watch, session, out, tasks.cancel_scope)
+            await tasks.start(_watch, session, out, ending, tasks.cancel_scope)
             tasks.start_soon(_warm, session)
             try:
                 await host.begin(session, name)
-                run = await agent.run(text, opening=await _opening(session, _kind(chosen)))
-                await host.finish(run, agent.spending)
+                failed = await work(await _opening(session, _kind(wanted.chosen)))
                 with session.abortable():
                     await session.owners.linger()
             except PegError as error:
-                failed = error
+                problem = error
             tasks.cancel_scope.cancel()
         await provider.close()
-    if failed is not None:
-        raise failed
-    return _exit_code(run, out, session)
+    if problem is not None:
+        raise problem
+    if ending.signal is not None:
+        return EXIT_TERMINATED if ending.signal is Stop.TERMINATED else EXIT_INTERRUPTED
+    return int(failed)
 
 
-def _exit_code(run: RunResult | None, out: Out, session: Session) -> int:
-    if session.aborted is Stop.TERMINATED:
-        return EXIT_TERMINATED
-    if session.aborted is not None and not out.gone:
-        return EXIT_INTERRUPTED
-    return 1 if run is None or run.is_error else 0
+def _leave(session: Session, ending: Ending) -> None:
+    ending.ended = True
+    session.abort()
+
+
+def _host(wanted: Wanted, out: Out) -> Headless:
+    if wanted.driven or wanted.answers:
+        from pegboard.cli.answering import Answered
+
+        return Answered(out=out, **wanted.shown)
+    from pegboard.headless import Headless
+
+    return Headless(out=out, **wanted.shown)
+
+
+def _work(wanted: Wanted, agent: Agent, host: Headless, ending: Ending) -> Work:
+    """What this run does: one prompt, or those of a stream. Raises `UsageError` for what cannot work."""
+    session = agent.session
+    if wanted.structured is not None:
+        from pegboard.hooks import register
+
+        register(session.manager, wanted.structured, "json-schema")
+    if wanted.driven or wanted.answers:
+        from pegboard.cli import answering
+
+        assert isinstance(host, answering.Answered)
+        host.session = session
+        if wanted.answers not in ("", STDIO):
+            answering.by_tool(host, session, wanted.answers)
+        if wanted.driven:
+            from pegboard.cli.conversing import Conversation
+
+            return Conversation(agent, host, ending, wanted.structured, asks=wanted.answers == STDIO).run
+    if not wanted.text.strip() and not agent.history.deferred:
+        raise UsageError(f"{EMPTY} No call of this session waits for an answer.")
+
+    async def once(opening: Iterable[UserText]) -> bool:
+        run = await agent.run(wanted.text, opening=opening)
+        fields = wanted.structured.fields(run) if wanted.structured is not None else None
+        return await host.finish(run, agent.spending, fields)
+
+    return once
 
 
 def _kind(chosen: dict[str, Any]) -> str:
@@ -196,17 +283,18 @@ async def _wake(session: Session) -> None:
             await session.owners.get(owner, session.place("main"))
 
 
-async def _watch(session: Session, out: Out, scope: Any, *, task_status: Any) -> None:
+async def _watch(session: Session, out: Out, ending: Ending, scope: Any, *, task_status: Any) -> None:
     """Turn signals into an abort; a second one gives up waiting."""
     import anyio
 
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for number in signals:
-            if session.aborted is not None:
+            if ending.signal is not None:
                 scope.cancel()
-            out.hurry = True
-            session.abort(Stop.TERMINATED if number == signal.SIGTERM else Stop.INTERRUPTED)
+            out.hurry = ending.ended = True
+            ending.signal = Stop.TERMINATED if number == signal.SIGTERM else Stop.INTERRUPTED
+            session.abort(ending.signal)
 
 
 async def _warm(session: Session) -> None:
@@ -229,31 +317,3 @@ async def _warm(session: Session) -> None:
         sweep(session.places, session.settings.value("sessions.keep_days"))
 
     threading.Thread(target=load, name="warm", daemon=True).start()
-
-
-def _with_stdin(prompt: str) -> str:
-    """The prompt with piped input behind it. Raises `UsageError` above 10 MB and for an empty prompt."""
-    given = _stdin().decode("utf-8", "replace")
-    text = f"{prompt}\n\n{given}" if prompt.strip() and given.strip() else prompt if prompt.strip() else given
-    if not text.strip():
-        raise UsageError("The prompt is empty; write it behind -p, or pipe it in.")
-    return text
-
-
-def _stdin() -> bytes:
-    try:
-        kind = os.fstat(0).st_mode
-    except OSError:
-        return b""
-    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
-        return b""
-    if not stat.S_ISREG(kind) and not select.select([0], [], [], STDIN_PATIENCE)[0]:
-        sys.stderr.write("peg: nothing came from stdin; the run goes on without it. Use </dev/null to say so.\n")
-        return b""
-    parts, total = [], 0
-    while part := os.read(0, 1 << 20):
-        parts.append(part)
-        total += len(part)
-        if total > STDIN_BYTES:
-            raise UsageError("stdin holds more than 10 MB; put it in a file and name the file in the prompt.")
-    return b"".join(parts)

@@ -18,13 +18,22 @@ if TYPE_CHECKING:
     from pegboard.trust import Trust
 
 
+BARE = {
+    "plugins.sources": ["bundled", "managed", "flag"],
+    "hooks.disabled": True,
+    "discovery.enabled": False,
+}
+"""What --bare sets, beside leaving out the settings of the workspace. Managed policy, its hooks too, holds as ever."""
+
+
 class Start:
     """The parts of one start, in the order in which they depend on each other."""
 
-    def __init__(self, cwd: Path | None, trust_flag: bool, flags: Mapping[str, Any]) -> None:
+    def __init__(self, cwd: Path | None, trust_flag: bool, flags: Mapping[str, Any], bare: bool = False) -> None:
         self.places: Places = find_places(cwd)
         self._trust_flag = trust_flag
-        self._flags = dict(flags)
+        self._flags = {**flags, **BARE} if bare else dict(flags)
+        self._bare = bare
 
     @cached_property
     def trust(self) -> Trust:
@@ -36,7 +45,7 @@ class Start:
     @cached_property
     def trusted(self) -> bool:
         """Whether this workspace's own files may widen anything: by a stored decision, or by --trust for this run."""
-        return self._trust_flag or self.trust.trusted()
+        return not self._bare and (self._trust_flag or self.trust.trusted())
 
     @cached_property
     def settings(self) -> Settings:
@@ -48,7 +57,7 @@ class Start:
     def _settings(self) -> Settings:
         from pegboard.settings import Settings
 
-        return Settings.load(self.places, flags=self._flags, trusted=self.trusted)
+        return Settings.load(self.places, flags=self._flags, trusted=self.trusted, workspace=not self._bare)
 
     @cached_property
     def registry(self) -> Registry:
@@ -61,9 +70,16 @@ class Start:
         return registry
 
 
-def start(cwd: Path | None = None, trust_flag: bool = False, flags: Mapping[str, Any] | None = None) -> Start:
-    """The start for a directory. ``flags`` holds settings from the command line, by dotted key."""
-    return Start(cwd, trust_flag, flags or {})
+def start(
+    cwd: Path | None = None, trust_flag: bool = False, flags: Mapping[str, Any] | None = None, bare: bool = False
+) -> Start:
+    """The start for a directory. ``flags`` holds settings from the command line, by dotted key.
+
+    ``bare``: nothing of the project or of the user's folders is looked for. Raises `UsageError`: bare and trusted.
+    """
+    if bare and trust_flag:
+        raise UsageError("--bare takes nothing from the workspace, so there is nothing for --trust to trust.")
+    return Start(cwd, trust_flag, flags or {}, bare)
 
 
 def flags_of(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +125,7 @@ def open_session(
     from pegboard.session import Session
     from pegboard.transcript import Transcript
 
-    begun = start(cwd, bool(options.get("trust")), flags_of(options))
+    begun = start(cwd, bool(options.get("trust")), flags_of(options), bool(options.get("bare")))
     settings, registry = begun.settings, begun.registry
     if any(entry.scope == "managed" for entry in settings.entries("hooks")):
         from pegboard.external import demand

@@ -31,6 +31,8 @@ async def peg_session_start(session: Session, kind: str) -> None:
     if kind == "compact" and session.id in _SESSIONS:
         return
     _SESSIONS.pop(session.id, None)
+    if not session.settings.value("discovery.enabled"):
+        return
     if any(at_start(session.places, bool(session.settings.value("compat.claude")))):
         await _loaded(session)
 
@@ -45,7 +47,7 @@ def peg_context(session: Session) -> Iterable[Fragment]:
 @hook
 async def peg_before_event(event: Event, session: Session) -> None:
     """A batch of calls is done: the files that it opened may bring instructions along. Never an objection."""
-    if not isinstance(event, Batch):
+    if not isinstance(event, Batch) or not session.settings.value("discovery.enabled"):
         return
     for result in event.results:
         field = PATHS.get(result.tool)

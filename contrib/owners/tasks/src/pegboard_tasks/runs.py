@@ -87,6 +87,14 @@ class RunChanged(Event, tag="run"):
 
     run: Run
 
+    def line(self) -> dict[str, Any]:
+        run = self.run
+        told: dict[str, Any] = {"task_id": run.id, "task_type": run.kind, "description": run.description}
+        if run.running:
+            return {"subtype": "task_started", **told}
+        told |= {"status": run.status, "exit_code": run.exit_code, "output_file": run.output, "summary": said(run)}
+        return {"subtype": "task_notification", **told}
+
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a run's output."""
@@ -102,7 +110,6 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 Work = Callable[[Run], Awaitable[End]]
 """What a run does. Cancelled when the run is stopped; it then ends what it started before it lets go."""
-
 
 Listed = list[Run]
 
