@@ -6,12 +6,14 @@ A wheel is unpacked and a folder is copied; nothing of either is executed, and n
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,18 +25,107 @@ if TYPE_CHECKING:
     from pegboard.settings import Settings
 
 
+_PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,. -]+\])?\s*([<>=!~][\w.*+!<>=~, -]*)?")
+_WHEEL = re.compile(r"([A-Za-z0-9][\w.-]*\s*@\s*)?https?://[^\s?#]+\.whl(#\S*)?")
+_AT_EVERY_START = frozenset(("sitecustomize", "usercustomize", "pegboard"))
+_NOBODYS = frozenset(("test", "tests"))
+"""Top-level folders that many packages leave lying about; nothing is imported under these names."""
+
+
 def refuse_source(spec: str, settings: Settings) -> None:
-    """Raise `PolicyError` when managed policy does not let plug-ins be installed from there. Asked before anything."""
+    """Refuse a source before anything is fetched or unpacked.
+
+    Raises `PolicyError` for what managed policy does not list, and `UsageError` for a source that runs code while it is
+    installed: a repository, a source archive, a command.
+    """
     from fnmatch import fnmatchcase
 
+    if "user" not in settings.value("plugins.sources"):
+        raise PolicyError(
+            "Plug-ins of your own are switched off here (plugins.sources has no user), so none can be installed; "
+            "peg settings explain plugins.sources says where."
+        )
+    here = os.path.exists(spec)
     counted = [entry for entry in settings.entries("plugins.allow_sources") if not entry.why_not]
-    if not counted:
-        return
-    allowed = settings.value("plugins.allow_sources")
-    named = {spec, os.path.realpath(spec)} if os.path.exists(spec) else {spec}
-    if not any(fnmatchcase(name, pattern) for name in named for pattern in allowed):
-        place = counted[0].source
-        raise PolicyError(f"Managed policy does not let plug-ins be installed from {spec} ({place}).")
+    if counted:
+        # What is there counts by where it really is: neither dots nor links lead into an allowed folder.
+        name = os.path.realpath(spec) if here else spec
+        listed = [str(pattern) for pattern in settings.value("plugins.allow_sources")]
+        real = [os.path.realpath(pattern) for pattern in listed if os.path.isabs(pattern)]
+        if not any(fnmatchcase(name, pattern) and _same_host(name, pattern) for pattern in (*listed, *real)):
+            place = counted[0].source
+            raise PolicyError(f"Managed policy does not let plug-ins be installed from {spec} ({place}).")
+    if not here and not (_PACKAGE.fullmatch(spec) or _WHEEL.fullmatch(spec)):
+        raise UsageError(
+            f"{spec} is no wheel, folder, package name or address of a wheel. Repositories, source archives and "
+            "commands are not taken: installing them runs their code. Build a wheel of it, and look at that."
+        )
+
+
+def _same_host(name: str, pattern: str) -> bool:
+    """Whether a wildcard stayed inside its part of an address: hosts are compared by themselves, dots lead nowhere."""
+    from fnmatch import fnmatchcase
+    from urllib.parse import unquote, urlsplit
+
+    if "://" not in pattern:
+        return "://" not in name
+    try:
+        given, wanted = urlsplit(name.partition("@ ")[2] or name), urlsplit(pattern.partition("@ ")[2] or pattern)
+    except ValueError:
+        return False
+    return fnmatchcase(given.netloc, wanted.netloc) and ".." not in unquote(given.path).split("/")
+
+
+def refuse_contents(folder: Path) -> None:
+    """Raise `UsageError` for files that take effect beyond the plug-in: at every start of Python, or for others.
+
+    Looks at what would lie on the import path, by name; nothing is imported.
+    """
+    for place in (folder, folder / "src"):
+        names = sorted(os.listdir(place)) if place.is_dir() else []
+        for name in names:
+            if name.lower().endswith(".pth"):
+                raise UsageError(f"It carries {name}, which Python runs at every start. Nothing was installed.")
+        for name in _tops(place, names):
+            if owner := _owner(name):
+                raise UsageError(f"It carries the module {name}, which belongs to {owner}. Nothing was installed.")
+
+
+def _tops(place: Path, names: list[str]) -> Iterator[str]:
+    """Modules and packages that lie directly in a folder."""
+    from importlib.machinery import all_suffixes
+
+    suffixes = tuple(all_suffixes())
+    for name in names:
+        inside = os.listdir(place / name) if (place / name).is_dir() else [name]
+        code = [one for one in inside if one.endswith(suffixes) and (one == name or one.startswith("__init__."))]
+        if code and (top := name.partition(".")[0]).isidentifier() and top not in _NOBODYS:
+            yield top
+
+
+def _owner(top: str) -> str:
+    """Who has a top-level module of this name already: Python, pegboard or an installed distribution; empty: nobody."""
+    if top in sys.stdlib_module_names or top in _AT_EVERY_START:
+        return "pegboard" if top == "pegboard" else "Python"
+    return _installed().get(top, "")
+
+
+@lru_cache(maxsize=1)
+def _installed() -> dict[str, str]:
+    """Top-level modules of the environment and their distributions; editable ones by their source trees."""
+    import json
+    from importlib.metadata import distributions, packages_distributions
+    from urllib.parse import unquote, urlsplit
+
+    found = {top: owners[0] for top, owners in packages_distributions().items()}
+    for one in distributions():
+        origin = json.loads(one.read_text("direct_url.json") or "{}")
+        if origin.get("dir_info", {}).get("editable"):
+            tree = Path(unquote(urlsplit(origin["url"]).path))
+            place = tree / "src" if (tree / "src").is_dir() else tree
+            if place.is_dir():
+                found |= dict.fromkeys(_tops(place, os.listdir(place)), one.name)
+    return found
 
 
 @contextmanager
@@ -80,15 +171,14 @@ def unpack(wheel: Path, folder: Path) -> None:
 
 def download(spec: str, folder: Path) -> None:
     """Let uv or pip fetch a wheel by name or address. Source archives are refused: building one runs its code."""
-    if spec.startswith("-"):
-        raise UsageError(f"{spec} is no package.")
     options = ["--target", str(folder), "--no-deps", "--only-binary", ":all:", spec]
     uv = shutil.which("uv")
     if uv is not None:
         argv = [uv, "pip", "install", "--quiet", "--python", sys.executable, *options]
     else:
         argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", *options]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    # Beside the future place: settings of the current directory must not name another index.
+    done = subprocess.run(argv, cwd=folder.parent, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UsageError(f"{spec} could not be fetched: {lines[-1] if lines else f'exit code {done.returncode}'}")

@@ -95,7 +95,7 @@ def trust(name: str, yes: bool) -> None:
 def add(spec: str, yes: bool) -> None:
     """Install SPEC (a wheel, a folder, or the name of a package) for this user, in a folder of its own."""
     from pegboard.candidate import Origin
-    from pegboard.cli.plugin_add import missing, refuse_source, staged
+    from pegboard.cli.plugin_add import missing, refuse_contents, refuse_source, staged
     from pegboard.find import APPROVAL
     from pegboard.scan import Index, candidates, plugin_shelf
     from pegboard.trust import changes, digest_files, digest_of
@@ -103,6 +103,7 @@ def add(spec: str, yes: bool) -> None:
     begun = _begin()
     refuse_source(spec, begun.settings)
     with staged(spec, begun.places) as folder:
+        refuse_contents(folder)
         index = Index(os.devnull, "")
         found = list(candidates(plugin_shelf(str(folder), index), index, Origin.USER, root=str(folder)))
         if not found:
