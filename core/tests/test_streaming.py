@@ -307,6 +307,41 @@ def test_files_are_rewound_over_the_channel(shell: Callable[..., Shell]) -> None
     assert "rewound files" in json.dumps(it.service.bodies[-1]["messages"]) and it.refused == []
 
 
+def bash(command: str) -> dict[str, Any]:
+    given = {"command": command, "run_in_background": True}
+    return {"content": [{"type": "tool_use", "name": "Bash", "input": given}]}
+
+
+def test_a_background_task_is_stopped_over_the_channel(shell: Callable[..., Shell]) -> None:
+    it = shell(bash("echo $$ >> linger.txt; sleep 60 & echo $! >> linger.txt; wait"), "started", "it is gone")
+    with driving(it, "--permission-mode", "bypassPermissions") as driver:
+        driver.say("go")
+        task = driver.until("system", subtype="task_started")["task_id"]
+        driver.until("result", result="started")
+        pids = it.lingering()
+        assert driver.request("stop_task", task_id=task)["response"] == {"task_id": task, "status": "stopped"}
+        assert not any(alive(pid) for pid in pids)
+        assert driver.until("result")["result"] == "it is gone"
+        assert driver.close() == 0
+    assert "stopped over the control channel" in json.dumps(it.service.bodies[-1]["messages"]) and it.refused == []
+
+
+def test_what_ends_while_nobody_works_begins_a_run_of_its_own(shell: Callable[..., Shell]) -> None:
+    it = shell(bash("while [ ! -e go ]; do sleep 0.05; done; echo finished"), "started", "it has finished", "yes")
+    with driving(it, "--permission-mode", "bypassPermissions") as driver:
+        driver.say("go")
+        driver.until("result", result="started")
+        (it.work / "go").touch()
+        ended = driver.until("system", subtype="task_notification")
+        assert ended["status"] == "completed" and ended["exit_code"] == 0
+        assert driver.until("result")["result"] == "it has finished"
+        driver.say("is it?")
+        assert driver.until("result")["result"] == "yes"
+        assert driver.close() == 0
+    said = [line for line in driver.lines if line.get("origin") == "task-notification"]
+    assert len(said) == 1 and it.refused == []
+
+
 def test_lines_that_nobody_understands_are_left_out(shell: Callable[..., Shell]) -> None:
     it = shell("ok")
     with driving(it) as driver:
@@ -399,6 +434,21 @@ def test_out_6_what_was_put_off_can_be_refused_later_and_needs_no_prompt(shell: 
     result = it.service.bodies[-1]["messages"][2]["content"][0]
     assert result["is_error"] and result["content"].startswith("not yet")
     assert it.run("-p", "--continue").returncode == 2, "nothing waits any more, so a prompt is needed"
+
+
+def test_out_6_a_hook_of_the_settings_puts_a_call_off(shell: Callable[..., Shell]) -> None:
+    it = shell(call("Echo"), "heard")
+    answer = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "defer"}}
+    (it.work / "defer.json").write_text(json.dumps(answer))
+    (it.home / ".peg").mkdir()
+    hook = '{ type = "command", command = "cat defer.json" }'
+    (it.home / ".peg/settings.toml").write_text(f'[[hooks.PreToolUse]]\nmatcher = "Echo"\nhooks = [{hook}]\n')
+    found = json.loads(it.run("-p", "go", "--output-format", "json").stdout)
+    assert found["terminal_reason"] == "tool_deferred" and found["deferred_tool_use"]["name"] == "Echo"
+    answer["hookSpecificOutput"] |= {"permissionDecision": "allow", "updatedInput": {"text": "the answer"}}
+    (it.work / "defer.json").write_text(json.dumps(answer))
+    assert it.run("-p", "--continue").stdout == b"heard\n" and it.refused == []
+    assert "echo the answer" in json.dumps(it.service.bodies[-1]["messages"])
 
 
 def test_out_6_of_several_calls_none_can_be_put_off(shell: Callable[..., Shell]) -> None:

@@ -24,7 +24,10 @@ JSONObject = dict[str, Any]
 FORMAT = 1
 """Version of the JSON formats; in the first line and in the result."""
 
-CAPABILITIES = ("outcome", "api_retry", "hook_response", "permission_denied", "stream_event")
+CAPABILITIES = (
+    "outcome", "api_retry", "hook_response", "permission_denied", "stream_event", "control_request", "tool_deferred",
+    "structured_output",
+)  # fmt: skip
 
 DENIALS = frozenset(
     {

@@ -48,7 +48,7 @@ class Channel:
         """Take the answer to a question; False when nobody waits for it."""
         given = response if isinstance(response, dict) else {}
         asked = self._open.get(str(given.get("request_id")))
-        if asked is None:
+        if asked is None or asked.done.is_set():
             return False
         answer = given.get("response")
         asked.answer = answer if given.get("subtype") == "success" and isinstance(answer, dict) else None
