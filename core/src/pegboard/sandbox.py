@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pegboard.errors import Code, PluginError, Refusal
+from pegboard.errors import Code, PluginError, PolicyError, Refusal
 
 if TYPE_CHECKING:
     import anyio
@@ -249,6 +249,25 @@ def reached(registry: Registry, need: Need) -> Status:
     finally:
         for confinement, _ in seen:
             anyio.run(confinement.close)
+
+
+def demand(registry: Registry, need: Need) -> None:
+    """Refuse a start under a required sandbox that cannot be had; tries it in a thread, so an event loop may run.
+
+    Raises `PolicyError` saying what is missing. A box that a hook brings is known only at the call that needs it.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    if registry.manager.hook.peg_sandbox.get_hookimpls():
+        return
+    with ThreadPoolExecutor(1) as apart:
+        status = apart.submit(reached, registry, need).result()
+    if rank(status.level) < rank(need.level):
+        raise PolicyError(
+            f"A sandbox of the level {need.level} is required here (sandbox.required), but only {status.level} is "
+            f"reached: {'; '.join(status.reasons) or 'no reason was given'}. Nothing was started; see: peg sandbox "
+            "status"
+        )
 
 
 def best(seen: Sequence[tuple[Confinement, Status]]) -> tuple[Confinement | None, Status]:
