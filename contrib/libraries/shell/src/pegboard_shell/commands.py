@@ -63,6 +63,7 @@ def redirects(walk: Walk, node: Node, found: list[Redirect], dirs: Dirs, later: 
     words: list[Word] = []
     if node.type == "heredoc_redirect":
         return here(walk, node, found, dirs, later)
+    walk.together(node.children)
     for child in node.children:
         if child.type == "file_descriptor":
             fd = walk.words.text(child)
@@ -75,7 +76,10 @@ def redirects(walk: Walk, node: Node, found: list[Redirect], dirs: Dirs, later: 
     if node.type == "herestring_redirect":
         found.append(Redirect("<<<", None, fd))
     else:
-        found.append(Redirect(op, words[0] if words else None, fd))
+        closes = op.endswith("&-")  # it takes no target, whatever the parser thinks
+        found.append(Redirect(op, words[0] if words and not closes else None, fd))
+        if closes:
+            return words
     return words[1:]
 
 
@@ -83,6 +87,7 @@ def here(walk: Walk, node: Node, found: list[Redirect], dirs: Dirs, later: list[
     """A here-document, and what else stands on its first line."""
     words: list[Word] = []
     operator = tag = body = end = None
+    walk.together([child for child in node.children if child.type not in ("heredoc_body", "heredoc_end")])
     for child in node.children:
         kind = child.type
         if kind in ("<<", "<<-"):
@@ -197,6 +202,8 @@ def parts(
             walk.blind(f"{walk.words.text(child)[:40]!r} is no word")
         elif kind == "$":
             follower = child.next_sibling
+            if not walk.bash:
+                walk.doubt("another shell may read a dollar sign before a quote as it stands")
             if follower is None or follower.start_byte != child.end_byte:
                 words.append(Word("$", "$", lead="$"))
             dollar = child.end_byte
