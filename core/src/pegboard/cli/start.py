@@ -131,6 +131,11 @@ def open_session(
         from pegboard.external import demand
 
         demand(registry)
+    if settings.value("sandbox.required"):
+        from pegboard import sandbox
+        from pegboard.needs import blank_need
+
+        sandbox.demand(registry, blank_need(begun.places.home, begun.places.cwd, settings))
     for problem in settings.problems:
         click.echo(f"peg: {problem}", err=True)
     if rules := settings.parsed_rules():
