@@ -126,6 +126,7 @@ def decoded(data: bytes, *, start: bool = True, end: bool = True) -> str:
     ``start`` and ``end``: False where the bytes begin or end in the middle of something; half a character is dropped.
     """
     if not start:
-        skipped = next((index for index, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
+        nothing = len(data) if len(data) < 4 else 0  # a rest of one character, or no UTF-8 at all
+        skipped = next((index for index, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), nothing)
         data = data[skipped:]
     return codecs.getincrementaldecoder("utf-8")("replace").decode(data, final=end)
