@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sys
 import threading
@@ -13,8 +14,11 @@ from typing import Any
 
 import anyio
 import pytest
+from pegboard.cli import tour
+from pegboard.lines import FILE_NAME
 from pegboard.model import Input, Output
 from pegboard.testing import tool_of
+from pegboard.testing.faults import Fault, Stage
 from pegboard.testing.messages import MessagesService
 from pegboard.testing.sessions import Bench
 from pegboard.tool import Access, Tool
@@ -179,3 +183,134 @@ async def test_fm_3_an_unknown_end_is_looked_up(
     assert press.pages == ["result"]
     settled = [json.loads(line) for line in ride.path.read_text().splitlines() if '"settled"' in line[:20]]
     assert [(line["target"], line["happened"]) for line in settled] == [("page result", happened)]
+
+
+# -- E2E-3 ------------------------------------------------------------------------------------------------------
+
+
+def test_e2e_3_a_run_that_may_only_look(world: Any) -> None:
+    """Everything but the three tools is denied, in a mode that never asks; that is no failure of the run."""
+    file = world.write("project/a.txt", "one\n")
+    world.write("home/.peg/settings.toml", '[permissions]\nallow = ["Bash(echo *)"]\n')
+    denied = [
+        ("Edit", {"file_path": str(file), "old_string": "one", "new_string": "two"}),
+        ("Write", {"file_path": str(world.project / "b.txt"), "content": "b"}),
+        ("Bash", {"command": "touch c.txt"}),
+        ("Bash", {"command": "echo x > d.txt"}),
+        ("Bash", {"command": "echo x; rm a.txt"}),
+        ("Bash", {"command": "python3 -c 1", "run_in_background": True}),
+        ("Read", {"file_path": "/etc/hostname"}),
+        ("Grep", {"pattern": "root", "path": "/etc"}),
+        ("Glob", {"pattern": "*", "path": str(world.root / "home")}),
+    ]
+    allowed = [("Read", {"file_path": str(file)}), ("Grep", {"pattern": "one"}), ("Glob", {"pattern": "*.txt"})]
+    options = [
+        "--permission-mode",
+        "dontAsk",
+        "--allow",
+        "Read(./**)",
+        "--allow",
+        "Grep(./**)",
+        "--allow",
+        "Glob(./**)",
+    ]
+    with MessagesService([asks(*allowed, *denied), "I looked."]) as service:
+        env = {"ANTHROPIC_BASE_URL": service.url, "ANTHROPIC_API_KEY": "sk-test"}
+        done = world.peg("-p", "go", *options, "--output-format", "stream-json", "--verbose", env=env)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    result = lines[-1]
+    assert (result["subtype"], result["is_error"], result["result"]) == ("success", False, "I looked.")
+    named = [(one["tool_name"], one["tool_input"]) for one in result["permission_denials"]]
+    assert named == denied
+    assert all(
+        one["decision"]["by"] in ("mode", "rule") or one["code"] == "no_user" for one in result["permission_denials"]
+    )
+    assert [line["tool_name"] for line in lines if line.get("subtype") == "permission_denied"] == [n for n, _ in named]
+    blocks = [line["message"]["content"][0] for line in lines if line["type"] == "user" and "tool_use_result" in line]
+    assert [block.get("is_error", False) for block in blocks] == [False] * 3 + [True] * len(denied)
+    assert [path.name for path in world.project.iterdir()] == ["a.txt"] and file.read_text() == "one\n"
+    with MessagesService([asks(*allowed, *denied), "I tried."]) as service:
+        env = {"ANTHROPIC_BASE_URL": service.url, "ANTHROPIC_API_KEY": "sk-test"}
+        done = world.peg("-p", "go", *options, env=env)
+    assert (done.returncode, done.stdout) == (0, "I tried.\n")
+    assert [line.split()[1] for line in done.stderr.splitlines() if "was not permitted" in line] == [
+        n for n, _ in denied
+    ]
+
+
+# -- E2E-7 ------------------------------------------------------------------------------------------------------
+
+
+def repairing(project: Path) -> Callable[[dict[str, Any]], Any]:
+    """The model of the tour, which decides from the conversation: what did not end well is looked at, then done."""
+    steps = [
+        (block["name"], block["input"])
+        for turn in tour.script(project)
+        for block in turn["content"]
+        if block["type"] == "tool_use"
+    ]
+    edit, test = steps[-2:]
+    look = ("Read", {"file_path": str(project / "config.toml")})
+    plan = [step for step in steps if step not in (look, edit, test)]
+
+    def play(body: dict[str, Any]) -> Any:
+        calls: dict[str, Any] = {}
+        ends: list[tuple[tuple[str, Any], bool, str]] = []
+        for message in body["messages"]:
+            for block in message["content"] if isinstance(message["content"], list) else ():
+                if block["type"] == "tool_use":
+                    calls[block["id"]] = (block["name"], block["input"])
+                elif block["type"] == "tool_result":
+                    failed, text = bool(block.get("is_error")), str(block.get("content"))
+                    ends.append((calls[block["tool_use_id"]], failed, text))
+        well = [call for call, failed, _ in ends if not failed]
+        for step in plan:
+            if step not in well:
+                return asks(step)
+        changes = [end for end in ends if end[0] in (edit, look)]
+        last = changes[-1] if changes else None
+        if last is None or (last[0] == edit and last[1]):
+            return asks(look) if last is not None else asks(edit)  # unread at first, as in the tour
+        if last[0] == look and (last[1] or "rate_percent = 19" not in last[2]):
+            return asks(look if last[1] else edit)
+        return asks(test) if test not in well else "repaired"
+
+    return play
+
+
+def test_e2e_7_killed_at_each_step_of_the_tour(tmp_path: Path) -> None:
+    with Stage(tmp_path) as stage, MessagesService(repairing(stage.work)) as service:
+        home = stage.room / "home"
+        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        env = {"PATH": path, "HOME": str(home), "PEG_MANAGED_DIR": str(stage.room / "managed")}
+        env |= {"ANTHROPIC_BASE_URL": service.url, "ANTHROPIC_API_KEY": "sk-test"}
+        options = ["--permission-mode", "acceptEdits", "--allow", f"Bash({tour.TEST})", "--max-turns", "20"]
+
+        def begin() -> None:
+            for folder in (stage.work, home):
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+            shutil.copytree(tour.SAMPLE, stage.work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+
+        def end() -> dict[str, bytes]:
+            files = (path for path in stage.work.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+            return {str(path.relative_to(stage.work)): path.read_bytes() for path in files}
+
+        begin()
+        whole = stage.run(["-p", tour.PROMPT, *options], env)
+        assert (whole.code, whole.out) == (0, "repaired\n"), whole.err
+        repaired, lost = end(), {}
+        assert b"rate_percent = 19" in repaired["config.toml"]
+        steps = [at for at, name in enumerate(whole.trail, 1) if name.startswith(("step ", "effect "))]
+        acting = [at for at in steps if whole.trail[at - 1].split()[-1] in ("Edit", "Bash", "begun", "left")]
+        for at in [*[at for at in steps if at not in acting][::6], *acting[::2]]:
+            begin()
+            died = stage.run(["-p", tour.PROMPT, *options], env, Fault("kill", at))
+            assert died.code == -9
+            again = ["-c"] if list(home.glob(f".peg/projects/*/*/{FILE_NAME}")) else []
+            done = stage.run(["-p", "Go on.", *again, *options], env)
+            if (done.code, done.out) != (0, "repaired\n") or end() != repaired:
+                lost[at, whole.trail[at - 1]] = done
+        assert not lost
+        assert not [problem for entry in service.requests for problem in entry.problems]
