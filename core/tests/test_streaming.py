@@ -138,6 +138,24 @@ def test_a_message_during_calls_is_said_behind_their_results(shell: Callable[...
     assert blocks[0]["type"] == "tool_result" and blocks[1]["text"] == "second" and it.refused == []
 
 
+def test_hooks_judge_a_message_during_calls_too(shell: Callable[..., Shell]) -> None:
+    it = shell(call("Touch", "f"), "done")
+    (it.home / ".peg").mkdir()
+    hook = """{ type = "command", command = "if grep -q secret; then echo no secrets >&2; exit 2; fi" }"""
+    (it.home / ".peg/settings.toml").write_text(f"[[hooks.UserPromptSubmit]]\nhooks = [{hook}]\n")
+    with driving(it, *ASKS) as driver:
+        driver.say("first")
+        asked = driver.asked()
+        driver.say("the secret")
+        driver.say("third")
+        driver.request("stop_task", task_id="none")
+        driver.answer(asked, behavior="allow")
+        assert driver.close() == 0
+    said = json.dumps(it.service.bodies[-1]["messages"])
+    assert "third" in said and "secret" not in said and it.refused == []
+    assert "no secrets" in next(line["text"] for line in driver.lines if line.get("subtype") == "notice")
+
+
 def test_questions_go_to_the_driver(shell: Callable[..., Shell]) -> None:
     it = shell(call("Touch", "a"), call("Touch", "b"), call("Touch", "c"), "done")
     with driving(it, *ASKS) as driver:

@@ -149,6 +149,7 @@ class Agent:
             answer = await self._answer()
             if await self._follow(answer):
                 continue
+            await self._screen()
             if waiting := self._waiting():
                 for said in waiting:
                     await self.log(said)
@@ -211,6 +212,7 @@ class Agent:
                 for call, outcome in zip(turn.calls, outcomes, strict=True):
                     if call.id in turn.missing:
                         turn.fill(call.id, outcome)
+                await self._screen()
         finally:
             turn.close(waiting := self._waiting())
         for text in waiting:
@@ -353,6 +355,15 @@ class Agent:
         text, self.session.halted = self.session.halted, ""
         if text:
             raise RunStopped(Stop.HOOK, text)
+
+    async def _screen(self) -> None:
+        """Ask the hooks about what a person said meanwhile; what they refuse is left out, and that is told."""
+        for text in [text for text in self.inbox if text.origin == "human"]:
+            denied, note = await self._may(text)
+            if denied:
+                self.inbox.remove(text)
+                await self.log(events.Notice(text=f"A prompt was refused: {denied}", kind="hook"))
+            self.inbox.extend(note)
 
     def _waiting(self) -> list[events.UserText]:
         """Take the waiting messages: the person first, machines after."""
