@@ -385,6 +385,16 @@ def test_unknown_keys_warn_with_the_nearest_name(world: World) -> None:
         settings.value("permission.mode")
 
 
+def test_an_empty_table_is_no_fault(world: World) -> None:
+    world.write("user", "[permissions]\n[limits]\n")
+    foreign = world.places.root / ".claude/settings.json"
+    foreign.parent.mkdir()
+    foreign.write_text('{"permissions": {"allow": ["Bash"]}}')
+    assert texts(world.load()) == []
+    world.write("user", "[permission]\n")
+    assert "There is no setting permission." in texts(world.load())[0]
+
+
 def test_what_is_no_table_is_said_so(world: World) -> None:
     path = world.write("user", 'permissions = "all"')
     settings = world.load()

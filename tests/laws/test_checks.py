@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 TABLE = tomllib.loads((Path(__file__).parent / "checks.toml").read_text("utf-8"))
-NAME = re.compile(r"^test_([a-z]+)_(\d+)(?=_|$)")
+NAME = re.compile(r"^test_([a-z]+|e2e)_(\d+)(?=_|$)")
 KIT = "core/src/pegboard/testing"
 """Suites of the kit carry the numbers of what they examine."""
 

@@ -159,6 +159,8 @@ def keys_in(layer: Layer, keys: Mapping[str, Key]) -> tuple[list[str], list[str]
                     walk(value, f"{key}.", True)
             elif isinstance(value, Mapping) and value and not free:
                 walk(value, f"{key}.", False)
+            elif isinstance(value, Mapping) and any(name.startswith(f"{key}.") for name in keys):
+                continue  # an empty table of a group that there is
             elif not free:
                 unknown.append(key)
 
