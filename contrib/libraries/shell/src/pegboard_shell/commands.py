@@ -51,8 +51,8 @@ def redirected(
         after = walk.statement(body, dirs, background=background, piped=piped or fed)
     for child in later:
         places = join(dirs, *after)
-        walk.statement(child, places, background=background, piped=True)
-        after = (join(places, *after), join(places, *after))
+        then = walk.statement(child, places, background=background, piped=True)
+        after = (join(places, *then), join(places, *then))
     return after
 
 

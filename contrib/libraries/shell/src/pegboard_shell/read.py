@@ -192,6 +192,9 @@ class Walk:
             else:
                 then, not_then = self.statement(child, begin, background=background, piped=piped or piping)
             if node.type == "pipeline":
+                # the parser may put a whole list in front of a pipe that belongs to its last command
+                if child.type == "list" or (child.type == "redirected_statement" and child.children[0].type == "list"):
+                    dirs = join(dirs, then, not_then)
                 ok = failed = dirs
             elif operator == "&&":
                 ok, failed = then, join(failed, not_then)
