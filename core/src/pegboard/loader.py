@@ -365,6 +365,9 @@ class Registry:
 
         Better origins answer first. A module that cannot be registered is broken, and the others are not touched.
         """
+        ready = self._manager
+        if ready is not None and self._heard == self._settings.generation:
+            return ready  # without the lock: another thread may hold it for as long as an import takes
         with self._lock:
             if self._manager is None or self._heard != self._settings.generation:
                 self._manager = self._hearing(self._manager)
@@ -374,7 +377,7 @@ class Registry:
         """The manager with the hook modules that are wanted now; what was registered once stays."""
         from pegboard.hooks import make_manager, register
 
-        manager, self._heard = known or make_manager(), self._settings.generation
+        manager, generation = known or make_manager(), self._settings.generation
         hooks = [one for one in self.candidates if one.kind is Kind.HOOKS]
         approved = [one for one in hooks if self.verdict(one) is None]
         for name in {one.name for one in hooks} - {one.name for one in approved} if known is None else ():
@@ -385,6 +388,7 @@ class Registry:
                     register(manager, self.load(one), one.name)
                 except Broken as error:
                     self._broken[one] = error
+        self._heard = generation
         return manager
 
     def gather(self) -> tuple[Candidate, ...]:
