@@ -365,13 +365,10 @@ class Registry:
 
         Better origins answer first. A module that cannot be registered is broken, and the others are not touched.
         """
-        ready = self._manager
-        if ready is not None and self._heard == self._settings.generation:
-            return ready  # without the lock: another thread may hold it for as long as an import takes
-        with self._lock:
-            if self._manager is None or self._heard != self._settings.generation:
+        if self._manager is None or self._heard != self._settings.generation:
+            with self._lock:  # only then: another thread may hold it for as long as an import takes
                 self._manager = self._hearing(self._manager)
-            return self._manager
+        return self._manager
 
     def _hearing(self, known: pluggy.PluginManager | None) -> pluggy.PluginManager:
         """The manager with the hook modules that are wanted now; what was registered once stays."""

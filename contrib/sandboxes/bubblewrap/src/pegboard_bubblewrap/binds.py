@@ -6,6 +6,7 @@ What is hidden comes last and covers everything.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,18 @@ VEILED = ("/run", "/tmp", "/var/run", "/var/tmp", "/dev", "/proc")
 
 KEPT = ("/run/current-system", "/run/opengl-driver", "/run/booted-system", "/run/wrappers")
 """What some systems need of the folders that are replaced."""
+
+
+def installation() -> list[str]:
+    """Folders of this interpreter and of the installed packages that lie in a replaced folder.
+
+    They stay readable: what the product itself starts inside a box (and the interpreter that runs it) is found there.
+    """
+    kept: list[str] = []
+    for path in sorted({sys.prefix, sys.base_prefix, *sys.path}):
+        if os.path.isabs(path) and os.path.isdir(path) and inside(path, VEILED) and not inside(path, kept):
+            kept.append(path)
+    return kept
 
 
 @dataclass(frozen=True)

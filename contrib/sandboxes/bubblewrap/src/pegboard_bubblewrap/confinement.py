@@ -15,7 +15,7 @@ from pegboard.sandbox import Need, Status
 from pegboard_boxes.premises import Premises
 
 from pegboard_bubblewrap import launcher, syscalls
-from pegboard_bubblewrap.binds import KEPT, VEILED, Sealed
+from pegboard_bubblewrap.binds import KEPT, VEILED, Sealed, installation
 from pegboard_bubblewrap.programs import Missing, Programs, programs
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Bubblewrap(Premises):
                 words += ["--bind", own, path]
             elif path == "/var/run" and not os.path.islink(path) and os.path.isdir(path):
                 words += ["--tmpfs", path]
-        for path in KEPT:
+        for path in (*KEPT, *installation()):
             if os.path.exists(path):
                 words += ["--ro-bind", path, path]
         return [*words, "--bind", own, own]
