@@ -252,8 +252,6 @@ class Registry:
                 found[one.name] = one.manifest
         return found
 
-    # -- live objects ------------------------------------------------------------------------------------------
-
     def load(self, candidate: Candidate) -> Any:
         """The object behind a candidate that passed the gate, made once. Raises `Refused` or `Broken`."""
         refused = self.verdict(candidate)

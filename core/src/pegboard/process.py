@@ -31,12 +31,16 @@ SECRET_NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "
 _SECRET_ENDINGS = ("_API_KEY", "_AUTH_TOKEN", "_SECRET", "_SECRET_KEY", "_ACCESS_KEY", "_PASSWORD", "_TOKEN")
 
 
+SHELL_NAMES = ("CDPATH", "GLOBIGNORE", "SHELLOPTS", "BASHOPTS")
+"""Variables that make a shell read a command otherwise than it was judged: where ``cd`` goes, what a pattern means."""
+
+
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """A copy of the environment without provider keys and other variables named like credentials."""
+    """A copy of the environment without credentials, and without what changes the meaning of a judged command."""
     return {
         name: value
         for name, value in environ.items()
-        if name not in SECRET_NAMES and not name.upper().endswith(_SECRET_ENDINGS)
+        if name not in SECRET_NAMES and name not in SHELL_NAMES and not name.upper().endswith(_SECRET_ENDINGS)
     }
 
 

@@ -223,7 +223,8 @@ class Session:
         """The question to put for a call, with the rules that a wider answer would add."""
         from pegboard import policy
 
-        lines = [policy.visible(f"{item.kind} {item.target}") for item in accesses] or [found.manifest.name]
+        touched = [item for item in accesses if item.grade != "mention"]
+        lines = [policy.visible(f"{item.kind} {item.target}") for item in touched] or [found.manifest.name]
         rules, always = policy.suggest(found.manifest, accesses, decision, self.snapshot())
         return Question(call_id, found.manifest.name, raw, decision, lines, rules, always)
 
