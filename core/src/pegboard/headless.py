@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 PIPE_CHUNK = 4096
 """Bytes that a pipe takes without blocking once it is ready (POSIX: PIPE_BUF)."""
 
+TARGET = 60
+"""[C] Characters of a call's first field that a notice shows."""
+
 PATIENCE = 2.0
 """[C] Seconds that an ended run waits for a reader that does not read."""
 
@@ -99,7 +102,8 @@ class Headless(Host):
         self._form = form
         self._out = out
         self._partial = partial
-        self._verbose = verbose
+        self._verbose = verbose or (form == "text" and os.isatty(2))
+        """Tell each call as it ends: a person at a terminal sees that something goes on."""
         self._session_id = ""
         self._begin = time.monotonic()
         self.denials: list[events.Result] = []
@@ -123,7 +127,10 @@ class Headless(Host):
         elif isinstance(event, events.Retry):
             self.say(f"The model service failed ({event.error}); try {event.attempt} of {event.max_attempts} follows.")
         elif self._verbose and isinstance(event, events.Result):
-            self.say(f"{event.tool}: {event.outcome}" + (f" ({event.code})" if event.code else ""))
+            target = str(next(iter((event.input or {}).values()), "")).replace("\n", " ")[:TARGET]
+            self.say(
+                f"{event.tool} {target}".rstrip() + f": {event.outcome}" + (f" ({event.code})" if event.code else "")
+            )
 
     async def notify(self, text: str, kind: str = "info") -> None:
         """A notice for the person: stderr."""
