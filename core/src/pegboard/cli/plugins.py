@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pegboard.cli.listing import begin, print_json
+
 if TYPE_CHECKING:
     from pegboard.candidate import Candidate
-    from pegboard.cli.start import Start
     from pegboard.loader import Registry
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -27,10 +28,10 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List everything that was found, also what was refused or is broken."""
-    registry = _begin().registry
+    registry = begin().registry
     rows = [_row(registry, one) for one in registry.gather()]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
@@ -45,11 +46,11 @@ def list_(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(name: str, as_json: bool) -> None:
     """Print the nine questions of the gate about NAME (a plug-in or a distribution), each with its answer."""
-    registry = _begin().registry
+    registry = begin().registry
     found = [{**_row(registry, one), "digest": _digest(one), "gate": _answers(registry, one)}
              for one in _named(registry, name)]  # fmt: skip
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     for row in found:
         click.echo(f"{row['name']} ({row['kind']}) from {row['where']}, source {row['origin']}")
@@ -69,7 +70,7 @@ def trust(name: str, yes: bool) -> None:
     from pegboard.find import APPROVAL, files_of
     from pegboard.trust import changes, digest_files, digest_of
 
-    begun = _begin()
+    begun = begin()
     one = _one(begun.registry, name)
     where = {"where": one.root}
     folder = files_of(one)
@@ -100,7 +101,7 @@ def add(spec: str, yes: bool) -> None:
     from pegboard.scan import Index, candidates, plugin_shelf
     from pegboard.trust import changes, digest_files, digest_of
 
-    begun = _begin()
+    begun = begin()
     refuse_source(spec, begun.settings)
     with staged(spec, begun.places) as folder:
         refuse_contents(folder)
@@ -133,7 +134,7 @@ def remove(name: str, yes: bool) -> None:
     """Remove the plug-in NAME from the user's own plug-in folder, with its approval."""
     from pegboard.find import APPROVAL
 
-    begun = _begin()
+    begun = begin()
     one = _one(begun.registry, name)
     home = os.path.join(os.path.realpath(begun.places.user_dir), "plugins")
     if not one.root or os.path.dirname(one.root) != home:
@@ -276,18 +277,3 @@ def _usage(text: str) -> Exception:
     from pegboard.errors import UsageError
 
     return UsageError(text)
-
-
-def _begin() -> Start:
-    from pegboard.cli.start import start
-
-    begun = start()
-    for problem in begun.settings.problems:
-        click.echo(f"peg: {problem}", err=True)
-    return begun
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pegboard.cli.listing import begin, print_json
+
 if TYPE_CHECKING:
     from pegboard.candidate import Candidate
-    from pegboard.cli.start import Start
     from pegboard.gate import Switch
     from pegboard.loader import Registry
 
@@ -24,10 +25,10 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List every tool that was found, the unusable ones with their reason."""
-    registry = _begin().registry
+    registry = begin().registry
     rows = [_row(registry, one) for one in _tools(registry)]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
@@ -62,12 +63,12 @@ def disable(name: str, scope: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(name: str, as_json: bool) -> None:
     """Say for the tool NAME: version, source, switches, trust, policy, conflict, load class, and its state."""
-    begun = _begin()
+    begun = begin()
     registry = begun.registry
     name = _known(registry, name)
     found = [one for one in _tools(registry) if one.name == name]
     if as_json:
-        _print_json({"name": name, "installed": bool(found), "offers": [_facts(registry, one) for one in found]})
+        print_json({"name": name, "installed": bool(found), "offers": [_facts(registry, one) for one in found]})
     elif not found:
         click.echo(f"{name} is not installed; the distribution that brings it is {_distribution(name)}.")
     for one in found if not as_json else ():
@@ -88,7 +89,7 @@ def _switch(name: str, scope: str, *, on: bool) -> None:
     from pegboard.settings import settings_file
     from pegboard.settings_save import edit_lists
 
-    begun = _begin()
+    begun = begin()
     settings, registry = begun.settings, begun.registry
     name = _known(registry, name)
     switch, is_on = decided([name], registry.snapshot.switches)
@@ -202,18 +203,3 @@ def _distribution(name: str) -> str:
     from pegboard.names import bundled
 
     return next((dist for dist, tool in bundled().items() if tool == name), "unknown")
-
-
-def _begin() -> Start:
-    from pegboard.cli.start import start
-
-    begun = start()
-    for problem in begun.settings.problems:
-        click.echo(f"peg: {problem}", err=True)
-    return begun
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
