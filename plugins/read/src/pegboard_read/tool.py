@@ -5,6 +5,7 @@ The record is what Edit and Write go by; the text itself may leave the conversat
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -47,6 +48,13 @@ class Read(Tool[ReadInput, ReadOutput]):
     async def check(self, input: ReadInput, ctx: Context) -> None:
         if input.pages is not None:
             pdf.parse_pages(input.pages)
+        try:
+            os.stat(input.file_path)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                ctx.refuse_denied(Access.read(input.file_path))
+                text = f"{ctx.shown(input.file_path)} is a link that leads in a circle; no file is behind it."
+                raise Refusal(Code.PRECONDITION_FAILED, text) from None
 
     def accesses(self, input: ReadInput, ctx: Context) -> Iterable[Access]:
         return [Access.read(path) for path in dict.fromkeys((input.file_path, disk.aim(ctx, input.file_path)))]
