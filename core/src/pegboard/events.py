@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from pegboard.call import Block, DecidedBy, Effect
+from pegboard.call import Block, DecidedBy, Effect, Outcome
 from pegboard.provider import Usage
 
 Origin = Literal[
@@ -148,6 +148,23 @@ class Result(Event, tag="result"):
     input: Any = None
     """The input as it was run, after hooks; None when the call never got that far."""
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, call_id: str, tool: str, outcome: Outcome, **further: Any) -> Result:
+        """The record of an outcome; ``further`` fields are those that the outcome does not know."""
+        return cls(
+            id=call_id,
+            tool=tool,
+            outcome=outcome.status.value,
+            text=outcome.text,
+            is_error=outcome.is_error,
+            code=outcome.code.value if outcome.code else None,
+            retry=outcome.retry.value,
+            decision=outcome.decision,
+            effects=outcome.effects,
+            attachments=outcome.attachments,
+            **further,
+        )
 
 
 class Closed(Event, tag="closed"):

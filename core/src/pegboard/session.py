@@ -356,18 +356,11 @@ class Session:
             if outcome.status is Status.UNKNOWN and open_remote:
                 self.unsettled[effect.target] = state.name
         asked_so = state.call.origin == "model" and state.raw == state.call.input
-        event = events.Result(
-            id=state.call.id,
-            tool=state.name,
-            outcome=outcome.status.value,
-            text=outcome.text,
-            is_error=outcome.is_error,
-            code=outcome.code.value if outcome.code else None,
-            retry=outcome.retry.value,
-            decision=outcome.decision,
-            effects=outcome.effects,
+        event = events.Result.of(
+            state.call.id,
+            state.name,
+            outcome,
             contacts=state.ledger.contacts,
-            attachments=outcome.attachments,
             agent=state.agent,
             input=None if asked_so else state.raw or None,
             seconds=time.monotonic() - state.started,

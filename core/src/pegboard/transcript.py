@@ -302,18 +302,7 @@ class Turn:
         slot = next((slot for slot in self._slots() if slot.id == call_id), None)
         if slot is None:
             raise ValueError(f"{call_id} is not an open call of this turn")
-        record = events.Result(
-            id=call_id,
-            tool=slot.tool,
-            outcome=outcome.status.value,
-            text=outcome.text,
-            is_error=outcome.is_error,
-            code=outcome.code.value if outcome.code else None,
-            retry=outcome.retry.value,
-            decision=outcome.decision,
-            effects=outcome.effects,
-            attachments=outcome.attachments,
-        )
+        record = events.Result.of(call_id, slot.tool, outcome)
         self._transcript.append(record)
         return record
 
